@@ -1,0 +1,79 @@
+"""The Python that repeats what was done, line by line, and the notebook made of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock, get_ident
+
+import nbformat
+
+
+class History:
+    """Lines of code, one for each action, in order.
+
+    An action that calls others is one line: inner calls of the same thread add none. An action
+    that fails adds none.
+    """
+
+    def __init__(self, *first: str) -> None:
+        self._lines = list(first)
+        self._lock = RLock()
+        self._acting: set[int] = set()
+
+    @contextmanager
+    def action(self, line: str) -> Iterator[None]:
+        """Adds `line` when the block ends well and is the outermost one of this thread."""
+        thread = get_ident()
+        if thread in self._acting:
+            yield
+            return
+        self._acting.add(thread)
+        try:
+            yield
+        finally:
+            self._acting.discard(thread)
+        with self._lock:
+            self._lines.append(line)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """A copy of the lines."""
+        with self._lock:
+            return tuple(self._lines)
+
+    @property
+    def code(self) -> str:
+        """All lines as one program, ending in a newline."""
+        return "\n".join(self.lines) + "\n"
+
+    def write_notebook(self, path: str | os.PathLike[str], title: str) -> Path:
+        """Writes a notebook that repeats the lines: imports and model, then a cell an action, then the workbench.
+
+        Args:
+            path: Where to; `.ipynb` is added when missing. Replaced whole, never half.
+            title: Heading of the first cell; markdown in it is escaped.
+        """
+        target = Path(path)
+        if target.suffix != ".ipynb":
+            target = target.with_name(target.name + ".ipynb")
+        lines = self.lines
+        safe_title = "".join(f"\\{c}" if c in "\\`*_{}[]<>()#+!|" else c for c in title.replace("\n", " "))
+        head = [line for line in lines if line.startswith("import ") or line.startswith("lab = ")]
+        steps = [line for line in lines if line not in head]
+        cells = [
+            nbformat.v4.new_markdown_cell(f"# {safe_title}\n\nRepeats what was done in the trt-lab workbench."),
+            nbformat.v4.new_code_cell("\n".join(head)),
+            *(nbformat.v4.new_code_cell(line) for line in steps),
+            nbformat.v4.new_code_cell("lab"),
+        ]
+        notebook = nbformat.v4.new_notebook(cells=cells)
+        for number, cell in enumerate(notebook.cells):
+            cell["id"] = f"trt-lab-{number}"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        nbformat.write(notebook, temporary)
+        temporary.replace(target)
+        return target
