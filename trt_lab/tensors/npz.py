@@ -47,11 +47,10 @@ def write_npz(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) ->
     """
     target = Path(path)
     plain = {name: _plain(np.asarray(array)) for name, array in arrays.items()}
-    with replacing(target) as file:
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            for name, array in plain.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, array, allow_pickle=False)
+    with replacing(target) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in plain.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
     return target
 
 
