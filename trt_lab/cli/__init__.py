@@ -1,0 +1,1 @@
+"""The command line: one command a file, each a thin caller of a session or of one layer."""

@@ -1,0 +1,50 @@
+"""Options that mean the same in every command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trt_lab.options import parse_shape_options
+from trt_lab.session import Session
+
+ModelArgument = Annotated[str, typer.Argument(help="ONNX file, or zoo:NAME for a built-in model.", metavar="MODEL")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, logs on stderr.")]
+InputsOption = Annotated[
+    Path | None,
+    typer.Option("--inputs", help="Samples: .npz, .safetensors, Polygraphy JSON, or a folder of samples."),
+]
+SamplesOption = Annotated[int, typer.Option("--samples", min=1, help="Number of random samples, without --inputs.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random samples.")]
+AtolOption = Annotated[float | None, typer.Option("--atol", min=0, help="Absolute tolerance.")]
+RtolOption = Annotated[float | None, typer.Option("--rtol", min=0, help="Relative tolerance.")]
+ShapesOption = Annotated[
+    list[str] | None,
+    typer.Option("--shapes", help="NAME:1x3x64x64, or NAME:MIN:OPT:MAX; may be repeated."),
+]
+BackendOption = Annotated[str, typer.Option("--backend", help="See trt-lab doctor.")]
+PrecisionOption = Annotated[str, typer.Option("--precision", help="fp32, fp16 or bf16.")]
+DeviceOption = Annotated[int, typer.Option("--device", min=0, help="Number of the GPU.")]
+
+
+def open_session(
+    model: str,
+    *,
+    inputs: Path | None = None,
+    samples: int = 4,
+    seed: int = 0,
+    shapes: list[str] | None = None,
+    records: Path | None = None,
+) -> Session:
+    """A session on `model` with shapes and samples set; a zoo model keeps its own samples unless told otherwise."""
+    session = Session(model, records=records)
+    if shapes:
+        ranges = parse_shape_options(shapes)
+        session.use(shapes={r.name: (r.min, r.opt, r.max) for r in ranges})
+    if inputs is not None:
+        session.feed(inputs)
+    elif not model.startswith("zoo:") or (samples, seed) != (4, 0):
+        session.feed(samples, seed=seed)
+    return session

@@ -1,0 +1,79 @@
+"""`trt-lab build`: builds, runs and profiles one engine, and keeps the record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from statistics import median
+from typing import Annotated
+
+import typer
+
+from trt_lab.cli.arguments import (
+    BackendOption,
+    DeviceOption,
+    InputsOption,
+    JsonOption,
+    ModelArgument,
+    PrecisionOption,
+    SamplesOption,
+    SeedOption,
+    ShapesOption,
+    open_session,
+)
+from trt_lab.cli.output import print_json, print_line, show_progress
+
+NAME = "build"
+
+
+def run(
+    model: ModelArgument,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Record to write: a folder NAME.trtlab.")],
+    backend: BackendOption = "onnxruntime",
+    precision: PrecisionOption = "fp32",
+    keep_fp32: Annotated[list[str] | None, typer.Option("--keep-fp32", help="Node kept in FP32; may be repeated.")] = None,
+    probe: Annotated[list[str] | None, typer.Option("--probe", help="Tensor to probe; may be repeated.")] = None,
+    shapes: ShapesOption = None,
+    inputs: InputsOption = None,
+    samples: SamplesOption = 4,
+    seed: SeedOption = 0,
+    timing_cache: Annotated[Path | None, typer.Option("--timing-cache", help="Timing cache (TensorRT).")] = None,
+    compute_capability: Annotated[str | None, typer.Option("--compute-capability", help="SM86 and the like (RTX).")] = None,
+    weakly_typed: Annotated[bool, typer.Option("--weakly-typed", help="Let TensorRT 10 choose the types.")] = False,
+    device: DeviceOption = 0,
+    json: JsonOption = False,
+) -> int:
+    """Build an engine with its probes, run all samples, profile it, and keep the record."""
+    session = open_session(model, inputs=inputs, samples=samples, seed=seed, shapes=shapes)
+    session.use(
+        backend=backend,
+        precision=precision,
+        keep_fp32=keep_fp32 or None,
+        timing_cache=str(timing_cache) if timing_cache is not None else None,
+        compute_capability=compute_capability,
+        strongly_typed=not weakly_typed,
+        device=device,
+    )
+    for tensor in probe or ():
+        session.probe(tensor)
+    with show_progress(quiet=json) as tell:
+        record = session.build(tell).copy_to(out)
+    types = Counter(layer.precision or "unknown" for layer in record.layers)
+    latency = median(record.latency_ms) if record.latency_ms else None
+    if json:
+        print_json(
+            {
+                "record": str(record.path),
+                "layers": len(record.layers),
+                "by_precision": dict(types),
+                "build_s": record.meta.build_s,
+                "latency_ms": latency,
+                "observer": {"probes": list(session.probes), "emulated": record.meta.facts.get("emulated")},
+            }
+        )
+        return 0
+    print_line(f"{len(record.layers)} layers: " + ", ".join(f"{n} {name}" for name, n in types.most_common()))
+    took = f"built in {record.meta.build_s:.2f} s"
+    print_line(took if latency is None else f"{took}; end-to-end latency {latency:.3f} ms (median)")
+    print_line(f"wrote {record.path}")
+    return 0

@@ -1,0 +1,80 @@
+"""`trt-lab locate`: which nodes must stay in FP32, and the repaired model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trt_lab.cli.arguments import (
+    AtolOption,
+    InputsOption,
+    JsonOption,
+    ModelArgument,
+    RtolOption,
+    SamplesOption,
+    SeedOption,
+    ShapesOption,
+    open_session,
+)
+from trt_lab.cli.output import FINDING, FINE, print_json, print_line, show_progress
+from trt_lab.edit.precision import typed
+from trt_lab.options import parse_precision
+from trt_lab.results import Finding
+from trt_lab.session import Session
+from trt_lab.types import JsonValue, PrecisionPlan
+from trt_lab.views.report import report_data, write_report
+
+NAME = "locate"
+
+
+def run(
+    model: ModelArgument,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the repaired model and report.html.")],
+    precision: Annotated[str, typer.Option("--precision", help="fp16 or bf16.")] = "fp16",
+    shapes: ShapesOption = None,
+    inputs: InputsOption = None,
+    samples: SamplesOption = 4,
+    seed: SeedOption = 0,
+    atol: AtolOption = None,
+    rtol: RtolOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Find the nodes that must stay in FP32 and write the repaired model. Exit 1 when there are any."""
+    session = open_session(model, inputs=inputs, samples=samples, seed=seed, shapes=shapes)
+    session.use(precision=precision, atol=atol, rtol=rtol)
+    with show_progress(quiet=json) as tell:
+        finding = session.locate(tell)
+    files = write_finding(session, finding, out)
+    if json:
+        print_json(finding.as_json() | files)
+    else:
+        print_finding(finding, files)
+    return FINE if finding.verdict == "same" else FINDING
+
+
+def write_finding(session: Session, finding: Finding, out: Path) -> dict[str, JsonValue]:
+    """Writes the repaired model (where something must be kept) and `report.html`; returns their paths by JSON key."""
+    out.mkdir(parents=True, exist_ok=True)
+    fixed: Path | None = None
+    if finding.keep_fp32:
+        plan = PrecisionPlan(parse_precision(finding.precision), finding.keep_fp32)
+        fixed = typed(session.model, plan).model.save(out / f"{session.model.name}.{finding.precision}.onnx")
+    report = write_report(out / "report.html", report_data(session, finding))
+    return {"fixed_model": str(fixed) if fixed is not None else None, "report": str(report)}
+
+
+def print_finding(finding: Finding, files: dict[str, JsonValue]) -> None:
+    """The finding in words, for a terminal."""
+    print_line(f"{finding.verdict}: {finding.headline}")
+    print_line(f"before: {finding.before.headline}")
+    if finding.after is not None:
+        print_line(f"after:  {finding.after.headline}")
+    for node in finding.keep_fp32:
+        print_line(f"  keep FP32: {node}")
+    if finding.emulated:
+        print_line(f"{finding.precision} is emulated on the CPU: a prediction of what a strongly typed engine gives.")
+    for path in files.values():
+        if path is not None:
+            print_line(f"wrote {path}")

@@ -1,0 +1,63 @@
+"""`trt-lab`: puts the commands together, and turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+from trt_lab import __version__
+from trt_lab.cli import build, compare, demo, doctor, golden, lab, locate, report, zoo
+from trt_lab.cli.output import ERROR, print_error, print_line
+from trt_lab.errors import TrtLabError
+
+app = typer.Typer(
+    name="trt-lab",
+    help="Why does the engine give other numbers than the ONNX model, which nodes are to blame, where does the time go?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (lab, demo, doctor, golden, build, compare, locate, zoo, report):
+    app.command(command.NAME)(command.run)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print_line(f"trt-lab {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    del version  # handled by its callback
+
+
+def run(arguments: list[str] | None = None) -> None:
+    """Entry point. Exits 0, 1 (a finding) or 2 (wrong use or an error, told in one line)."""
+    try:
+        code = app(args=arguments, standalone_mode=False)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        print_error("interrupted")
+        sys.exit(ERROR)
+    except click.ClickException as error:
+        print_error(f"{error.format_message()} (see trt-lab --help)")
+        sys.exit(ERROR)
+    except TrtLabError as error:
+        print_error(str(error))
+        sys.exit(ERROR)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(ERROR)
+    except OSError as error:
+        print_error(f"{error.filename or 'file system'}: {error.strerror or error}")
+        sys.exit(ERROR)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    run()

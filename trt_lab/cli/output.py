@@ -1,0 +1,68 @@
+"""How a command speaks: results on stdout, progress and errors on stderr, exit codes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from trt_lab.types import JsonValue, OnProgress
+from trt_lab.types import Progress as Step
+
+FINE, FINDING, ERROR = 0, 1, 2
+"""Exit codes: fine or same; a finding (differs, regression); wrong use or an error."""
+
+Cell = str | int | float | None
+
+
+def print_json(data: Mapping[str, JsonValue]) -> None:
+    """One strict JSON object on stdout; NaN and infinity are refused, not written."""
+    sys.stdout.write(json.dumps(data, allow_nan=False, ensure_ascii=False, indent=2) + "\n")
+
+
+def print_line(text: str = "") -> None:
+    """One plain line on stdout; names in it are untrusted, so no markup is read."""
+    Console(highlight=False, soft_wrap=True).print(Text(text))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, numbers: Sequence[str] = ()) -> None:
+    """A table on stdout; columns named in `numbers` are right-aligned."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text("–" if cell is None else f"{cell:.4g}" if isinstance(cell, float) else str(cell)) for cell in row))
+    Console(highlight=False).print(table)
+
+
+def print_error(message: str) -> None:
+    """One readable line on stderr."""
+    sys.stderr.write(f"trt-lab: {' '.join(message.split())}\n")
+
+
+@contextmanager
+def show_progress(*, quiet: bool = False) -> Iterator[OnProgress]:
+    """A progress bar on stderr where that is a terminal; else nothing."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield _nothing
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=1.0)
+
+        def tell(step: Step) -> None:
+            text = f"{step.phase}: {step.message}" if step.message else step.phase
+            bar.update(task, description=text.replace("[", r"\["), completed=step.fraction or 0.0)
+
+        yield tell
+
+
+def _nothing(step: Step) -> None:
+    """Progress that no one sees."""

@@ -1,0 +1,55 @@
+"""`trt-lab zoo`: the small models with a planted, known fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trt_lab import zoo
+from trt_lab.cli.arguments import JsonOption
+from trt_lab.cli.output import print_json, print_line, print_table
+from trt_lab.tensors import write_npz
+
+NAME = "zoo"
+
+
+def run(
+    name: Annotated[str | None, typer.Argument(help="Model to write; all are listed without it.", metavar="NAME")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="Folder for NAME.onnx and its samples.")] = None,
+    json: JsonOption = False,
+) -> int:
+    """List the built-in models, or write one with its samples."""
+    chosen = [zoo.get(n) for n in (zoo.names() if name is None else (name,))]
+    written = [_write(model, out) for model in chosen] if out is not None else [None] * len(chosen)
+    if json:
+        models = [
+            {
+                "name": m.name,
+                "fault": m.fault,
+                "truth": list(m.truth),
+                "keep": list(m.keep),
+                "note": m.note,
+                "file": str(path) if path is not None else None,
+            }
+            for m, path in zip(chosen, written, strict=True)
+        ]
+        print_json({"models": models})
+        return 0
+    print_table(
+        ("name", "fault", "truth", "keep in FP32"),
+        [(m.name, m.fault, ", ".join(m.truth) or "–", ", ".join(m.keep) or "–") for m in chosen],
+    )
+    for path in written:
+        if path is not None:
+            print_line(f"wrote {path}")
+    return 0
+
+
+def _write(model: zoo.ZooModel, folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = model.model.save(folder / f"{model.name}.onnx")
+    for number, feeds in enumerate(model.feeds):
+        write_npz(folder / f"{model.name}.samples" / f"{number:03d}.npz", feeds)
+    return path

@@ -1,0 +1,211 @@
+"""What a session hands out: comparisons and findings, with their frames and a still picture for a notebook."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+
+import pandas as pd
+
+from trt_lab.compare.sides import Comparison
+from trt_lab.diagnose.locate import Region, Source, TensorError
+from trt_lab.frames import diff_frame
+from trt_lab.record import Record
+from trt_lab.types import JsonValue, NodeId, TensorStats, Tolerance, Verdict
+
+HTML_ROWS = 40
+"""Rows of a still table; the frame has all."""
+
+
+def format_figure(value: float | None, digits: int = 3) -> str:
+    """A number for people: `0.154`, `6.0e-08`, or `–` when it is not defined."""
+    return "–" if value is None else f"{value:.{digits}g}"
+
+
+def summarize(stats: TensorStats) -> str:
+    """The reason of a verdict in a few words."""
+    if stats.note:
+        return stats.note
+    if stats.exact:
+        return "equal"
+    parts = []
+    if stats.nan_only_a or stats.nan_only_b:
+        parts.append(f"{stats.nan_only_a + stats.nan_only_b} NaN on one side")
+    if stats.inf_mismatch:
+        parts.append(f"{stats.inf_mismatch} infinite on one side")
+    if stats.max_abs is not None:
+        parts.append(f"max abs {format_figure(stats.max_abs)}")
+    return ", ".join(parts) or "no finite pair"
+
+
+@dataclass(frozen=True)
+class Diff:
+    """Two sides compared, tensor by tensor.
+
+    Attributes:
+        comparison: The numbers.
+        engine, reference: The records compared; `engine` is side a.
+        tolerance: What "same" meant.
+    """
+
+    comparison: Comparison
+    engine: Record
+    reference: Record
+    tolerance: Tolerance
+
+    @property
+    def verdict(self) -> Verdict:
+        """`same` when every tensor is within tolerance on every sample."""
+        return self.comparison.verdict
+
+    @property
+    def tensors(self) -> tuple[TensorStats, ...]:
+        """Worst sample of each tensor, in graph order."""
+        return self.comparison.tensors
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """One row a tensor; see `frames.diff_frame`."""
+        return diff_frame(self.comparison)
+
+    @property
+    def worst(self) -> TensorStats | None:
+        """The first tensor that differs, else the one with the largest max abs."""
+        first = self.comparison.first_divergent
+        by_name = {stats.name: stats for stats in self.tensors}
+        if first is not None:
+            return by_name[first]
+        defined = [stats for stats in self.tensors if stats.max_abs is not None]
+        return max(defined, key=lambda stats: stats.max_abs or 0.0, default=None)
+
+    @property
+    def headline(self) -> str:
+        """One line: verdict, largest figure, first tensor that differs."""
+        worst = self.worst
+        if worst is None:
+            return self.verdict
+        where = f" · first at {worst.name}" if self.comparison.first_divergent else ""
+        return f"{self.verdict} · {summarize(worst)}{where}"
+
+    def __repr__(self) -> str:
+        return f"<Diff {self.comparison.label_a} against {self.comparison.label_b}: {self.headline}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{escape(s.name)}</td><td>{_mark(s.verdict)}</td><td>{format_figure(s.max_abs)}</td>"
+            f"<td>{format_figure(s.max_rel)}</td><td>{format_figure(s.cosine, 6)}</td><td>{escape(summarize(s))}</td></tr>"
+            for s in self.tensors[:HTML_ROWS]
+        )
+        more = len(self.tensors) - HTML_ROWS
+        tail = f"<p>{more} more tensors in <code>.frame</code></p>" if more > 0 else ""
+        return (
+            f"<p><b>{_mark(self.verdict)}</b> {escape(self.headline)}</p><table><thead><tr><th>tensor</th><th>verdict</th>"
+            f"<th>max abs</th><th>max rel</th><th>cosine</th><th>why</th></tr></thead><tbody>{rows}</tbody></table>{tail}"
+        )
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Which nodes are to blame, and what repairs the model.
+
+    Attributes:
+        before, after: Outputs with nothing kept, and with `keep_fp32` kept; None when there was nothing to find.
+        source: First node whose error is large while its inputs are good.
+        region: What must stay in FP32 and all that was tried.
+        errors: Accumulated error of every tensor, in graph order.
+        engine_builds: Engines built to prove it; the search itself ran on the CPU.
+        emulated: The numbers are a prediction by emulation on the CPU, not those of a GPU engine.
+    """
+
+    verdict: Verdict
+    precision: str
+    before: Diff
+    after: Diff | None
+    source: Source | None
+    region: Region | None
+    errors: tuple[TensorError, ...]
+    engine_builds: int
+    emulated: bool
+    seconds: float
+
+    @property
+    def keep_fp32(self) -> tuple[NodeId, ...]:
+        """Nodes that must stay in FP32, in graph order."""
+        return self.region.keep_fp32 if self.region is not None else ()
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """One row a tensor in graph order: `tensor, node, verdict, snr_db, max_abs, large, source`."""
+        return pd.DataFrame(
+            [
+                {
+                    "tensor": row.tensor,
+                    "node": row.node,
+                    "verdict": row.stats.verdict,
+                    "snr_db": row.stats.snr_db,
+                    "max_abs": row.stats.max_abs,
+                    "large": row.large,
+                    "source": self.source is not None and row.tensor == self.source.tensor,
+                }
+                for row in self.errors
+            ],
+            columns=["tensor", "node", "verdict", "snr_db", "max_abs", "large", "source"],
+        )
+
+    @property
+    def headline(self) -> str:
+        """The finding in one or two sentences."""
+        if self.verdict == "same":
+            return f"{self.precision} is the same as the reference; nothing to find"
+        if self.source is None:
+            return f"{self.precision} differs, but no single node stands out: the error grows gradually"
+        kept = self.keep_fp32
+        if not kept:
+            return f"{self.source.why}. Keeping nodes in FP32 does not help: this is not a fault of precision"
+        return f"{self.source.why}. Kept in FP32, {_count(kept)} repair it: {' … '.join(dict.fromkeys((kept[0], kept[-1])))}"
+
+    def as_json(self) -> dict[str, JsonValue]:
+        """The JSON keys of `trt-lab locate`, without `fixed_model`, which the command adds."""
+        trials = self.region.trials if self.region is not None else ()
+        return {
+            "verdict": self.verdict,
+            "keep_fp32": list(self.keep_fp32),
+            "source": self.source.node if self.source is not None else None,
+            "why": self.source.why if self.source is not None else None,
+            "engine_builds": self.engine_builds,
+            "seconds": round(self.seconds, 3),
+            "before": outputs_json(self.before),
+            "after": outputs_json(self.after) if self.after is not None else None,
+            "observer": {"emulated": self.emulated},
+            "steps": [{"keep_fp32": list(t.keep_fp32), "passes": t.passes, "max_abs": t.error} for t in trials],
+        }
+
+    def __repr__(self) -> str:
+        return f"<Finding: {self.headline}>"
+
+    def _repr_html_(self) -> str:
+        kept = "".join(f"<li><code>{escape(node)}</code></li>" for node in self.keep_fp32)
+        after = f"<p>After: {escape(self.after.headline)}</p>" if self.after is not None else ""
+        return (
+            f"<p><b>{_mark(self.verdict)}</b> {escape(self.headline)}</p><p>Before: {escape(self.before.headline)}</p>{after}"
+            f"<p>Keep in FP32:</p><ol>{kept}</ol>"
+        )
+
+
+def outputs_json(diff: Diff) -> dict[str, JsonValue]:
+    """Verdict and worst figures of a diff's tensors."""
+    figures = [s.max_abs for s in diff.tensors if s.max_abs is not None]
+    return {
+        "verdict": diff.verdict,
+        "max_abs": max(figures, default=None),
+        "first_divergent": diff.comparison.first_divergent,
+    }
+
+
+def _count(kept: tuple[NodeId, ...]) -> str:
+    return "1 node" if len(kept) == 1 else f"{len(kept)} nodes"
+
+
+def _mark(verdict: Verdict) -> str:
+    return {"same": "✓ same", "differs": "✗ differs", "not_comparable": "? not comparable"}[verdict]

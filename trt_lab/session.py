@@ -1,0 +1,529 @@
+"""The only stateful object: model, probes, plan, samples, records and the running job.
+
+It calls the layers to its left in order and computes nothing itself. It knows no UI: whoever
+shows it subscribes with `observe` and reads its properties. All of it may be called from several
+threads (in a notebook the handlers of a click run beside the cell).
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import RLock, Thread
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from trt_lab import backends, storage
+from trt_lab.backends.worker import Job, Worker, default_worker
+from trt_lab.compare.sides import compare_sides, open_side
+from trt_lab.diagnose.locate import Trial, find_region, find_source, tensor_errors
+from trt_lab.edit.mark import mark_all
+from trt_lab.edit.probe import Probed, add_probes
+from trt_lab.errors import CancelledError, TrtLabError, UsageError
+from trt_lab.graph.view import GraphView
+from trt_lab.history import History
+from trt_lab.model import Model, ModelSource
+from trt_lab.options import ShapeArgument, parse_precision, parse_shapes
+from trt_lab.record import Record
+from trt_lab.results import Diff, Finding
+from trt_lab.runs import Samples, make_record
+from trt_lab.types import BuildOptions, NodeId, OnProgress, PrecisionPlan, Progress, TensorId, Tolerance
+from trt_lab.zoo import open_source
+
+Change: TypeAlias = Literal["model", "options", "probes", "samples", "reference", "record", "status", "code"]
+
+
+@dataclass(frozen=True)
+class Status:
+    """What the session is doing, for a status bar. `fraction` is None while the length is unknown."""
+
+    state: Literal["idle", "busy", "failed", "done"]
+    text: str
+    fraction: float | None = None
+
+
+class Session:
+    """One model under examination.
+
+    Args:
+        model: Path, bytes, ModelProto, onnx_ir.Model, or `zoo:NAME` for a built-in model.
+        records: Folder for the records; default a folder of the user's data directory, one for each model.
+        executor: Runs the builds instead of a child process of this one (`concurrent.futures.Executor`,
+            for instance a Dask client's `get_executor()`).
+
+    Raises:
+        ModelError: The model cannot be opened.
+
+    Example:
+        >>> lab = Session("zoo:l2norm_overflow")
+        >>> lab.use(precision="fp16")
+        >>> record = lab.build()
+        >>> lab.compare().verdict
+        'differs'
+    """
+
+    def __init__(
+        self, model: ModelSource, *, records: str | Path | None = None, executor: Executor | None = None
+    ) -> None:
+        self._lock = RLock()
+        self._observers: list[Callable[[Change], None]] = []
+        self._records_root = Path(records) if records is not None else None
+        self._worker = Worker(executor) if executor is not None else default_worker()
+        self._job: Job | None = None
+        self._cancelled = False
+        self._building = False
+        self._adopt(model)
+
+    # --- model ---------------------------------------------------------------------------
+
+    def open(self, model: ModelSource) -> None:
+        """Turns to another model; probes, records and code start anew.
+
+        Raises:
+            ModelError: It cannot be opened; the session keeps the one it has.
+            UsageError: A build is running.
+        """
+        self._refuse_while_building("open another model")
+        self._adopt(model)
+        for change in ("model", "options", "probes", "samples", "record", "status", "code"):
+            self._notify(change)
+
+    def _adopt(self, source: ModelSource) -> None:
+        opened, feeds = open_source(source)
+        view = GraphView.of(opened)
+        with self._lock:
+            self._model, self._view = opened, view
+            self._probes: tuple[TensorId, ...] = ()
+            self._options = BuildOptions()
+            self._samples: Samples | None = Samples.given(opened, feeds) if feeds else None
+            self._tolerance = Tolerance()
+            self._reference: Record | None = None
+            self._records: list[Record] = []
+            self._finding: Finding | None = None
+            self._status = Status("idle", "not built yet")
+            self._history = History("import trt_lab", _opening_line(source, opened))
+
+    @property
+    def model(self) -> Model:
+        """The model, as opened; probes are not in it."""
+        return self._model
+
+    @property
+    def view(self) -> GraphView:
+        """Its graph: nodes, tensors, scopes."""
+        return self._view
+
+    # --- options -------------------------------------------------------------------------
+
+    def use(
+        self,
+        *,
+        backend: str | None = None,
+        precision: str | None = None,
+        keep_fp32: Iterable[str] | None = None,
+        shapes: ShapeArgument | None = None,
+        atol: float | None = None,
+        rtol: float | None = None,
+        **build: object,
+    ) -> None:
+        """Changes how the next engine is built and compared; what is not given stays.
+
+        Args:
+            backend: Name of a backend, see `trt-lab doctor`.
+            precision: Default type of the plan: fp32, fp16, bf16.
+            keep_fp32: Nodes kept in FP32; replaces those kept so far.
+            shapes: Input name → shape, or (min, opt, max).
+            atol, rtol: An element is fine when |engine − reference| ≤ atol + rtol · |reference|.
+            **build: Other fields of `BuildOptions`, by name.
+
+        Raises:
+            UsageError: An unknown name or value; nothing is changed then.
+        """
+        given = {"backend": backend, "precision": precision, "keep_fp32": keep_fp32, "shapes": shapes}
+        given |= {"atol": atol, "rtol": rtol, **build}
+        if keep_fp32 is not None:
+            given["keep_fp32"] = keep_fp32 = [keep_fp32] if isinstance(keep_fp32, str) else list(keep_fp32)
+        shown = ", ".join(f"{key}={value!r}" for key, value in given.items() if value is not None)
+        with self._history.action(f"lab.use({shown})"), self._lock:
+            options, tolerance = self._options, self._tolerance
+            plan = options.plan
+            if backend is not None:
+                backends.get(backend)
+                options = replace(options, backend=backend)
+            if precision is not None:
+                plan = replace(plan, default=parse_precision(precision))
+            if keep_fp32 is not None:
+                plan = replace(plan, keep_fp32=self._known_nodes(keep_fp32))
+            if shapes is not None:
+                options = replace(options, shapes=parse_shapes(shapes))
+            unknown = set(build) - {f for f in BuildOptions.__dataclass_fields__ if f not in ("backend", "plan", "shapes")}
+            if unknown:
+                raise UsageError(f"use() has no option {sorted(unknown)[0]!r}; see help(trt_lab.Session.use)")
+            tolerance = Tolerance(tolerance.atol if atol is None else atol, tolerance.rtol if rtol is None else rtol)
+            if shapes is not None and options.shapes != self._options.shapes and self._samples is not None:
+                self._samples = self._samples.reshaped(self._model, options.shapes)
+                self._reference = None
+            self._options = replace(options, plan=plan, **build)  # type: ignore[arg-type]  # names checked above
+            self._tolerance = tolerance
+        self._notify("options")
+
+    def keep(self, node: str) -> None:
+        """Keeps one more node in FP32. Raises ModelError when there is no such node."""
+        with self._history.action(f"lab.keep({node!r})"), self._lock:
+            (found,) = self._known_nodes([node])
+            kept = self._options.plan.keep_fp32
+            if found not in kept:
+                self._set_kept((*kept, found))
+        self._notify("options")
+
+    def unkeep(self, node: str) -> None:
+        """Gives one node back to the plan's default type. Raises ModelError when there is no such node."""
+        with self._history.action(f"lab.unkeep({node!r})"), self._lock:
+            (found,) = self._known_nodes([node])
+            self._set_kept(tuple(n for n in self._options.plan.keep_fp32 if n != found))
+        self._notify("options")
+
+    def _set_kept(self, kept: Sequence[NodeId]) -> None:
+        chosen = set(kept)
+        ordered = tuple(node for node in self._view.nodes if node in chosen)
+        self._options = replace(self._options, plan=replace(self._options.plan, keep_fp32=ordered))
+
+    def _known_nodes(self, nodes: Iterable[str]) -> tuple[NodeId, ...]:
+        wanted = {self._view.node(NodeId(node)).id for node in nodes}
+        return tuple(node for node in self._view.nodes if node in wanted)
+
+    @property
+    def options(self) -> BuildOptions:
+        """How the next engine is built."""
+        return self._options
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """What counts as the same."""
+        return self._tolerance
+
+    # --- samples -------------------------------------------------------------------------
+
+    def feed(self, samples: int | Mapping[str, np.ndarray] | Sequence[Mapping[str, np.ndarray]] | str | Path = 4, *, seed: int = 0) -> None:
+        """Sets the inputs: a number of seeded random samples, arrays by input name, or a file or folder of them.
+
+        Raises:
+            InputError: They do not fit the model: which input, what is wanted, what was given.
+        """
+        shown = repr(str(samples)) if isinstance(samples, (str, Path)) else repr(samples) if isinstance(samples, int) else "my_samples"
+        with self._history.action(f"lab.feed({shown}" + (f", seed={seed})" if seed else ")")), self._lock:
+            self._samples = Samples.of(self._model, samples, seed=seed, shapes=self._options.shapes)
+            self._reference = None
+        self._notify("samples")
+
+    @property
+    def samples(self) -> Samples:
+        """The inputs; four seeded random samples unless `feed` said otherwise."""
+        with self._lock:
+            if self._samples is None:
+                self._samples = Samples.of(self._model, 4, seed=0, shapes=self._options.shapes)
+            return self._samples
+
+    # --- probes --------------------------------------------------------------------------
+
+    @property
+    def probes(self) -> tuple[TensorId, ...]:
+        """Probed tensors, in the order they were asked for."""
+        return self._probes
+
+    def probe(self, tensor: str) -> None:
+        """Puts a probe behind a tensor; asked twice is once.
+
+        Raises:
+            ModelError: No such tensor. EditError: It cannot be probed; the message says what to do.
+        """
+        with self._history.action(f"lab.probe({tensor!r})"), self._lock:
+            found = self._view.tensor(TensorId(tensor)).id
+            if found not in self._probes:
+                add_probes(self._model, (*self._probes, found))
+                self._probes = (*self._probes, found)
+        self._notify("probes")
+
+    def unprobe(self, tensor: str) -> None:
+        """Takes a probe away. Raises UsageError when there is none on that tensor."""
+        with self._history.action(f"lab.unprobe({tensor!r})"), self._lock:
+            if tensor not in self._probes:
+                raise UsageError(f"no probe on {tensor!r}; probes are on: {', '.join(self._probes) or 'nothing'}")
+            self._probes = tuple(p for p in self._probes if p != tensor)
+        self._notify("probes")
+
+    # --- build and compare ---------------------------------------------------------------
+
+    def golden(self, on_progress: OnProgress | None = None) -> Record:
+        """Outputs of the reference for the outputs and probes; the last one again when nothing changed."""
+        with self._history.action("lab.golden()"), self._busy("reference"):
+            return self._golden(on_progress or _silent)
+
+    def _golden(self, on_progress: OnProgress) -> Record:
+        reference = self._reference
+        if reference is not None and set(self._probes) <= set(reference.meta.probes):
+            return reference
+        probed = add_probes(self._model, self._probes)
+        options = BuildOptions(backend="onnxruntime", optimizer=False, profile_runs=0, shapes=self._options.shapes)
+        record = self._run(probed, options, "reference", on_progress)
+        self._reference = record
+        self._notify("reference")
+        return record
+
+    def build(self, on_progress: OnProgress | None = None) -> Record:
+        """Builds the engine with the probes in it, runs all samples, profiles it, and keeps a record.
+
+        The reference is run first where it lacks a probed tensor.
+
+        Raises:
+            BackendError: The backend refused or failed; the session stays usable.
+            CancelledError: `cancel` was called.
+            UsageError: A build is running.
+        """
+        with self._history.action("lab.build()"), self._busy("build"):
+            report = on_progress or _silent
+            self._golden(_scaled(report, 0.0, 0.3))
+            probed = add_probes(self._model, self._probes)
+            record = self._run(probed, self._options, "engine", _scaled(report, 0.3, 1.0))
+            with self._lock:
+                self._records.append(record)
+        self._notify("record")
+        self._set_status(Status("done", self.compare().headline))
+        return record
+
+    def start_build(self, on_done: Callable[[], None] | None = None) -> None:
+        """`build` in a thread; watch it through `observe` and `status`. Raises UsageError when one is running."""
+        self._refuse_while_building("build")
+
+        def work() -> None:
+            try:
+                self.build()
+            except TrtLabError:
+                return  # already told by the status
+            finally:
+                if on_done is not None:
+                    on_done()
+
+        Thread(target=work, name="trt-lab-build", daemon=True).start()
+
+    def cancel(self) -> None:
+        """Stops what is running, within about 2 s. Does nothing when nothing runs."""
+        with self._lock:
+            self._cancelled = self._building
+            job = self._job
+        if job is not None:
+            job.cancel()
+
+    @property
+    def building(self) -> bool:
+        """Whether a build, reference run or search is under way."""
+        return self._building
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """Records of the engines built, oldest first."""
+        return tuple(self._records)
+
+    @property
+    def reference(self) -> Record | None:
+        """The newest reference record."""
+        return self._reference
+
+    def compare(self, record: Record | None = None, *, atol: float | None = None, rtol: float | None = None) -> Diff:
+        """Compares a record (the newest by default) with the reference.
+
+        Raises:
+            UsageError: Nothing was built yet.
+        """
+        with self._lock:
+            engine = record if record is not None else (self._records[-1] if self._records else None)
+            reference = self._reference
+        if engine is None or reference is None:
+            raise UsageError("nothing to compare yet; build an engine first: lab.build()")
+        tolerance = Tolerance(
+            self._tolerance.atol if atol is None else atol, self._tolerance.rtol if rtol is None else rtol
+        )
+        return self._diff(engine, reference, tolerance)
+
+    def _diff(self, engine: Record, reference: Record, tolerance: Tolerance) -> Diff:
+        order = sorted(self._view.tensors, key=self._view.order)
+        comparison = compare_sides(open_side(engine), open_side(reference), tolerance=tolerance, order=order)
+        return Diff(comparison, engine, reference, tolerance)
+
+    # --- diagnosis -----------------------------------------------------------------------
+
+    def locate(self, on_progress: OnProgress | None = None) -> Finding:
+        """Finds the node where the error starts and the smallest region that must stay in FP32.
+
+        The search runs by emulation on the CPU and builds no engine of the chosen backend.
+
+        Raises:
+            UsageError: The precision is fp32: there is nothing to keep.
+        """
+        precision = self._options.plan.default
+        if precision == "fp32":
+            raise UsageError("locate looks for nodes that a low precision spoils; say which: lab.use(precision='fp16')")
+        with self._history.action("lab.locate()"), self._busy("locate"):
+            finding = self._locate(precision, on_progress or _silent)
+            self._finding = finding
+        self._set_status(Status("done", finding.headline))
+        return finding
+
+    def _locate(self, precision: str, report: OnProgress) -> Finding:
+        started = time.monotonic()
+        low = BuildOptions(
+            plan=PrecisionPlan(parse_precision(precision)), profile_runs=0, shapes=self._options.shapes
+        )
+        with tempfile.TemporaryDirectory(prefix="trt-lab-") as scratch:
+            folder = Path(scratch)
+            everything = mark_all(self._model)
+            plain = add_probes(self._model, ())
+            reference = self._run(everything, replace(low, plan=PrecisionPlan(), optimizer=False), "reference", _scaled(report, 0, 0.1), folder)
+            engine = self._run(everything, low, "engine", _scaled(report, 0.1, 0.2), folder)
+            rows = tensor_errors(self._view, self._diff(engine, reference, self._tolerance).tensors)
+            golden = self._golden(_scaled(report, 0.2, 0.25))
+
+            def build(keep: tuple[NodeId, ...], into: Path | None) -> Diff:
+                options = replace(low, plan=replace(low.plan, keep_fp32=keep))
+                record = self._run(plain, options, "engine", _silent, into)
+                return self._diff(record, golden, self._tolerance).restricted(self._view.outputs)
+
+            def attempt(keep: tuple[NodeId, ...]) -> Trial:
+                report(Progress("locate", None, f"trying {len(keep)} nodes in FP32"))
+                tried = build(keep, folder)
+                return Trial(keep, tried.verdict == "same", tried.largest)
+
+            before = build((), None)
+            source = find_source(self._view, rows) if before.verdict != "same" else None
+            region = find_region(self._view, source.node, attempt) if source is not None else None
+            after = build(region.keep_fp32, None) if region is not None and region.keep_fp32 else None
+        return Finding(
+            verdict=before.verdict, precision=precision, before=before, after=after, source=source, region=region,
+            errors=rows, engine_builds=0, emulated=True, seconds=time.monotonic() - started,
+        )
+
+    @property
+    def finding(self) -> Finding | None:
+        """What `locate` found last."""
+        return self._finding
+
+    # --- what was done -------------------------------------------------------------------
+
+    @property
+    def code(self) -> str:
+        """The Python that repeats all that was done here."""
+        return self._history.code
+
+    def export_notebook(self, path: str | Path) -> Path:
+        """Writes a notebook that repeats `code`. Returns its path."""
+        return self._history.write_notebook(path, self._model.name)
+
+    @property
+    def status(self) -> Status:
+        """For a status bar."""
+        return self._status
+
+    def observe(self, callback: Callable[[Change], None]) -> Callable[[], None]:
+        """Calls `callback` with what changed, in the thread that changed it. Returns a function that ends it."""
+        self._observers.append(callback)
+
+        def stop() -> None:
+            if callback in self._observers:
+                self._observers.remove(callback)
+
+        return stop
+
+    def __repr__(self) -> str:
+        plan = self._options.plan
+        kept = f", {len(plan.keep_fp32)} kept in FP32" if plan.keep_fp32 else ""
+        return (
+            f"<Session {self._model.name}: {self._options.backend} {plan.default}{kept}, "
+            f"{len(self._probes)} probes, {len(self._records)} records, {self._status.text}>"
+        )
+
+    # --- inside --------------------------------------------------------------------------
+
+    def _run(self, probed: Probed, options: BuildOptions, role: Literal["engine", "reference"], report: OnProgress, into: Path | None = None) -> Record:
+        def tell(progress: Progress) -> None:
+            self._set_status(Status("busy", f"{progress.phase}: {progress.message}".rstrip(": "), progress.fraction))
+            report(progress)
+
+        def submitted(job: Job) -> None:
+            with self._lock:
+                self._job = job
+                cancelled = self._cancelled
+            if cancelled:
+                job.cancel()
+
+        folder = into if into is not None else storage.records_folder(self._records_root, self._model)
+        try:
+            return make_record(
+                self._worker, self._model, probed, options, self.samples, role=role, folder=folder,
+                on_progress=tell, on_submit=submitted,
+            )
+        finally:
+            with self._lock:
+                self._job = None
+
+    @contextmanager
+    def _busy(self, what: str):
+        with self._lock:
+            self._refuse_while_building(what)
+            self._building, self._cancelled = True, False
+        self._set_status(Status("busy", f"{what}: starting"))
+        try:
+            yield
+        except CancelledError:
+            self._building = False
+            self._set_status(Status("idle", "cancelled"))
+            raise
+        except TrtLabError as error:
+            self._building = False
+            self._set_status(Status("failed", str(error)))
+            raise
+        except BaseException:
+            self._building = False
+            self._set_status(Status("failed", f"{what} stopped by an unexpected error"))
+            raise
+        self._building = False
+        self._set_status(Status("done", f"{what} done"))
+
+    def _refuse_while_building(self, what: str) -> None:
+        if self._building:
+            raise UsageError(f"cannot {what} while a build is running; wait for it or cancel it")
+
+    def _set_status(self, status: Status) -> None:
+        self._status = status
+        self._notify("status")
+
+    def _notify(self, change: Change) -> None:
+        for callback in tuple(self._observers):
+            callback(change)
+        if change not in ("status", "code"):
+            self._notify("code")
+
+
+def _silent(progress: Progress) -> None:
+    """Drops progress that nobody asked for."""
+
+
+def _scaled(report: OnProgress, low: float, high: float) -> OnProgress:
+    def tell(progress: Progress) -> None:
+        inner = progress.fraction
+        report(replace(progress, fraction=None if inner is None else low + (high - low) * inner))
+
+    return tell
+
+
+def _opening_line(source: ModelSource, model: Model) -> str:
+    if isinstance(source, str) and source.startswith("zoo:"):
+        return f"lab = trt_lab.Session({source!r})"
+    if model.path is not None:
+        return f"lab = trt_lab.Session({str(model.path)!r})"
+    return "lab = trt_lab.Session(my_model)  # the model was given as an object"

@@ -1,0 +1,42 @@
+"""Where trt-lab keeps what it makes when nobody names a place."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+import platformdirs
+
+from trt_lab.model import Model
+
+_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def data_folder() -> Path:
+    """The user's data folder of trt-lab."""
+    return platformdirs.user_data_path("trt-lab")
+
+
+def records_folder(root: Path | None, model: Model) -> Path:
+    """Folder for the records of `model`: below `root`, else below the user's data folder."""
+    base = root if root is not None else data_folder() / "records"
+    return base / f"{safe_name(model.name)}-{model.hash[:8]}"
+
+
+def safe_name(text: str) -> str:
+    """A file name made of `text`: letters, digits, `.`, `_` and `-`, at most 60 characters, never empty."""
+    return _NAME.sub("_", text).strip("._")[:60] or "model"
+
+
+def next_path(folder: Path, stem: str, suffix: str) -> Path:
+    """The first `stem-NNN.suffix` that is not there yet.
+
+    Two processes may be given the same one; `record.write_record` then fails for the second and
+    overwrites nothing.
+    """
+    for number in itertools.count(1):
+        path = folder / f"{stem}-{number:03d}{suffix}"
+        if not path.exists():
+            return path
+    raise AssertionError("unreachable: the count has no end")
