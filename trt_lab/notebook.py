@@ -1,0 +1,112 @@
+"""The public `Session`: the session of `trt_lab.session`, shown. Also what the JupyterLab panel runs."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from tqdm.auto import tqdm
+
+from trt_lab import session
+from trt_lab.errors import TrtLabError
+from trt_lab.frames import layers_frame, times_frame
+from trt_lab.record import Record
+from trt_lab.results import Finding
+from trt_lab.types import OnProgress, Progress
+from trt_lab.views.report import report_data, write_report
+from trt_lab.widgets.figure import FigureWidget
+from trt_lab.widgets.panes import diff_widget, timeline_widget
+from trt_lab.widgets.workbench import Workbench, error_panel
+
+
+class Session(session.Session):
+    __doc__ = session.Session.__doc__
+
+    @cached_property
+    def workbench(self) -> Workbench:
+        """The workbench of this session; one, however often it is shown."""
+        return Workbench(self)
+
+    def build(self, on_progress: OnProgress | None = None) -> Record:
+        """See `trt_lab.session.Session.build`; shows a progress bar unless `on_progress` is given."""
+        if on_progress is not None:
+            return super().build(on_progress)
+        with _Bar() as bar:
+            return super().build(bar.tell)
+
+    def locate(self, on_progress: OnProgress | None = None) -> Finding:
+        """See `trt_lab.session.Session.locate`; shows a progress bar unless `on_progress` is given."""
+        if on_progress is not None:
+            return super().locate(on_progress)
+        with _Bar() as bar:
+            return super().locate(bar.tell)
+
+    def layers(self, record: Record | None = None) -> pd.DataFrame:
+        """Layers of an engine, one row each, with their times where it was profiled. Raises UsageError."""
+        chosen = self.newest(record)
+        frame, times = layers_frame(chosen), times_frame(chosen)
+        return frame.merge(times[["index", "average_ms", "median_ms", "share"]], on="index", how="left")
+
+    def timeline(self, record: Record | None = None) -> FigureWidget:
+        """Layers of an engine along time. Raises UsageError when nothing was built."""
+        return timeline_widget(self.newest(record))
+
+    def figure(self, tensor: str, *, sample: int = 0, record: Record | None = None) -> FigureWidget:
+        """Golden, engine and difference of one tensor as heat maps.
+
+        Raises:
+            UsageError: Nothing was built. CompareError: No such tensor in the record; probe it and build.
+        """
+        return diff_widget(self.compare(self.newest(record)), tensor, sample=sample)
+
+    def report(self, path: str | Path) -> Path:
+        """Writes one self-contained HTML file of the newest comparison and finding. Returns its path."""
+        return write_report(path, report_data(self, self.finding))
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        return self.workbench._repr_mimebundle_(**kwargs)
+
+
+class _Bar:
+    """A progress bar that fits where it is shown: a widget in a notebook, text in a terminal."""
+
+    def __enter__(self) -> _Bar:
+        self._bar = tqdm(total=100, bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}", leave=False)
+        return self
+
+    def tell(self, progress: Progress) -> None:
+        self._bar.set_description_str(f"{progress.phase} {progress.message}".strip(), refresh=False)
+        if progress.fraction is not None:
+            self._bar.update(100 * progress.fraction - self._bar.n)
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+
+_panel: Session | None = None
+
+
+def open_panel(path: str) -> None:
+    """What a JupyterLab panel runs in its kernel: shows the workbench on `path`, or in place why it cannot.
+
+    Args:
+        path: ONNX file or record.
+    """
+    from IPython.display import display
+
+    global _panel
+    try:
+        _panel = Session.open_any(path)
+    except TrtLabError as error:
+        display(error_panel(path, str(error)))
+        return
+    display(_panel.workbench)
+
+
+def panel_session() -> Session:
+    """The session of this kernel's panel. Raises UsageError when the panel shows none."""
+    if _panel is None:
+        raise session.UsageError("no model is open in this panel")
+    return _panel
