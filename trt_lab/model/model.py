@@ -1,0 +1,380 @@
+"""The model: one ONNX graph with its weights, read once and never changed."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import hashlib
+import os
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TypeAlias
+
+import onnx
+import onnx_ir as ir
+from onnx_ir.serde import SerdeError
+
+from trt_lab.errors import ModelError
+from trt_lab.model.check import Cycle, parents_of, prepare, topological_order
+from trt_lab.model.external import take_in
+from trt_lab.model.infer import graphs_of, infer_into, initializers, light_proto, lighten, skeleton
+from trt_lab.model.naming import assign_names
+from trt_lab.model.read import parse, read_path
+from trt_lab.types import Shape
+
+Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model | Model"
+
+EXTERNAL_ABOVE_BYTES = 1_500_000_000
+"""Models with more weights than this are saved with a data file beside them; protobuf ends at 2 GB."""
+
+_CHUNK_BYTES = 16 * 1024 * 1024
+
+
+class Model:
+    """An ONNX model, immutable. Edits make a new one.
+
+    Nodes are in topological order, and types and shapes are inferred. Weights above 64 KB in external
+    files stay there until they are read.
+
+    Example:
+        >>> model = Model.load("model.onnx")
+        >>> model.name, model.opset[""]
+    """
+
+    def __init__(self, graph: ir.Model, *, path: Path | None, notes: Sequence[str], inferred: bool) -> None:
+        """Use `load`, `from_proto` or `from_ir`."""
+        self._model = graph
+        self._path = path
+        self._notes = list(notes)
+        self._declared: dict[ir.Value, Shape] = {}
+        self._inferred = inferred
+        self._lock = threading.RLock()
+
+    # --- making --------------------------------------------------------------------------
+
+    @classmethod
+    def load(cls, source: Source) -> Model:
+        """Opens a model; the source itself is never changed.
+
+        Args:
+            source: Path of an .onnx file, its bytes, a ModelProto, an onnx_ir.Model, or a Model (returned as it is).
+
+        Raises:
+            ModelError: Not an ONNX file, truncated, empty, opset unknown, external data missing or outside
+                the model's folder, a tensor made twice or never, a cycle.
+        """
+        if isinstance(source, Model):
+            return source
+        if isinstance(source, onnx.ModelProto):
+            copy = onnx.ModelProto()
+            copy.CopyFrom(source)
+            return cls.from_proto(copy)
+        if isinstance(source, ir.Model):
+            return cls.from_ir(_clone(source))
+        if isinstance(source, bytes | bytearray | memoryview):
+            return cls.from_proto(parse(bytes(source), "the model given as bytes"))
+        if isinstance(source, str | os.PathLike):
+            proto, path = read_path(source)
+            return cls.from_proto(proto, path=path)
+        raise ModelError(
+            f"cannot open a model from {type(source).__name__}: give a path, bytes, an onnx.ModelProto or an onnx_ir.Model"
+        )
+
+    @classmethod
+    def from_proto(cls, proto: onnx.ModelProto, *, path: Path | None = None, notes: Sequence[str] = ()) -> Model:
+        """Makes a model of `proto`, which must not be used afterwards (`load` copies instead).
+
+        Args:
+            proto: Taken over.
+            path: File it came from; external data is looked for in its folder.
+            notes: Lines put before those of this call.
+
+        Raises:
+            ModelError: See `load`.
+        """
+        label = str(path) if path is not None else f"model '{proto.graph.name or 'unnamed'}'"
+        found = prepare(proto, label)
+        take_in(proto, label, path.parent if path is not None else None)
+        try:
+            with _no_collection():
+                graph = ir.from_proto(proto)
+        except (SerdeError, ValueError, TypeError, NotImplementedError) as error:
+            raise ModelError(f"{label}: {_first_cause(error)}; export the model again") from error
+        if path is not None:
+            _set_base(graph, path.parent)
+        model = cls(graph, path=path, notes=[*notes, *found], inferred=True)
+        model._infer(lighten(proto))
+        return model
+
+    @classmethod
+    def from_ir(cls, graph: ir.Model, *, path: Path | None = None, notes: Sequence[str] = ()) -> Model:
+        """Makes a model of `graph`, which must not be changed afterwards (`load` copies instead).
+
+        Types and shapes are inferred when `ir` is first asked for.
+
+        Raises:
+            ModelError: The graph has no nodes or a cycle.
+        """
+        label = str(path) if path is not None else f"model '{graph.graph.name or 'unnamed'}'"
+        if not len(graph.graph):
+            raise ModelError(f"{label}: the graph has no nodes, so there is nothing to build; export the model again")
+        sorted_here = [_sort(part, label) for part in graph.graphs()]
+        extra = ["sorted: nodes stood before the nodes they read from"] if any(sorted_here) else []
+        return cls(graph, path=path, notes=[*notes, *extra], inferred=False)
+
+    # --- looking -------------------------------------------------------------------------
+
+    @property
+    def ir(self) -> ir.Model:
+        """The graph with inferred types and shapes. Never change it: see `clone_ir`."""
+        if not self._inferred:
+            with self._lock:
+                if not self._inferred:
+                    self._infer(light_proto(self._model))
+                    self._inferred = True
+        return self._model
+
+    @property
+    def path(self) -> Path | None:
+        """File that the model was loaded from."""
+        return self._path
+
+    @property
+    def name(self) -> str:
+        """Name for people: that of the file without its ending, else that of the graph."""
+        return self._path.stem if self._path is not None else self._model.graph.name or "model"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was done or found on opening, one line each."""
+        return tuple(self._notes)
+
+    @property
+    def opset(self) -> dict[str, int]:
+        """Domain to opset version; domain "" is ai.onnx."""
+        return dict(self._model.opset_imports)
+
+    @property
+    def declared_shapes(self) -> Mapping[ir.Value, Shape]:
+        """Shapes stored in the file that contradict the inferred ones (which `ir` holds), by value of `ir`."""
+        _ = self.ir
+        return self._declared
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 in hex over graph and weights, the same however the weights are stored.
+
+        Left out: declared shapes, documentation, producer.
+        """
+        return hashlib.sha256((self.graph_hash + self.weights_hash).encode()).hexdigest()
+
+    @cached_property
+    def graph_hash(self) -> str:
+        """SHA-256 in hex over nodes, inputs, outputs and the types of the weights."""
+        with self._lock:
+            proto = skeleton(self._model, -1)
+        bare = onnx.ModelProto(ir_version=proto.ir_version)
+        bare.opset_import.extend(sorted(proto.opset_import, key=lambda entry: entry.domain))
+        bare.functions.extend(proto.functions)
+        bare.graph.CopyFrom(proto.graph)
+        bare.graph.doc_string = ""
+        del bare.graph.value_info[:]
+        for output in bare.graph.output:
+            output.ClearField("type")
+        return hashlib.sha256(bare.SerializeToString(deterministic=True)).hexdigest()
+
+    @cached_property
+    def weights_hash(self) -> str:
+        """SHA-256 in hex over all initializers: name, type, shape and bytes."""
+        digest = hashlib.sha256()
+        for value, tensor in initializers(self._model):
+            digest.update(f"{value.name}\0{tensor.dtype.name}\0{tuple(tensor.shape.numpy())}\0".encode())
+            for part in _parts(tensor):
+                digest.update(part)
+        return digest.hexdigest()
+
+    def __repr__(self) -> str:
+        return f"Model({self.name!r}, {len(self._model.graph)} nodes, opset {self.opset.get('', '?')})"
+
+    # --- copies --------------------------------------------------------------------------
+
+    def proto(self) -> onnx.ModelProto:
+        """A fresh ModelProto with all weights in it.
+
+        Raises:
+            ModelError: The weights exceed what one protobuf holds (2 GB); use `save`.
+        """
+        if self._weight_bytes() > EXTERNAL_ABOVE_BYTES:
+            raise ModelError(f"{self.name}: the weights are too large for one protobuf (2 GB); save the model to a file")
+        with self._lock:
+            proto = ir.to_proto(self._model)
+        _fill(proto.graph, self._model.graph)
+        return proto
+
+    def clone_ir(self) -> ir.Model:
+        """A copy of `ir` to edit; tensors are shared, not copied."""
+        return _clone(self.ir)
+
+    def for_runtime(self) -> Model:
+        """A copy that strict runtimes take: nodes sorted, each with a name of its own, no stale shapes.
+
+        A node of the main graph is then called as its NodeId. Tensor names do not change.
+        """
+        copy = self.clone_ir()
+        notes: list[str] = []
+        for graph in copy.graphs():
+            nodes = list(graph)
+            for node, name in zip(nodes, assign_names((n.name or "", n.op_type) for n in nodes), strict=True):
+                if node.name and node.name != name:
+                    notes.append(f"several nodes are called '{node.name}': the runtime copy calls one '{name}'")
+                node.name = name
+        return Model(copy, path=None, notes=[*self._notes, *notes], inferred=True)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the model, with external data in `PATH.data` above 1.5 GB of weights. Atomic: all or nothing.
+
+        Raises:
+            ModelError: The folder is missing or cannot be written.
+        """
+        target = Path(path).expanduser()
+        try:
+            with tempfile.TemporaryDirectory(prefix=".trtlab-", dir=target.parent) as folder:
+                self._write(Path(folder), target)
+        except OSError as error:
+            raise ModelError(f"{target} cannot be written: {error.strerror or error}") from error
+        return target
+
+    # --- inside --------------------------------------------------------------------------
+
+    def _write(self, folder: Path, target: Path) -> None:
+        written = folder / target.name
+        data = folder / f"{target.name}.data"
+        if self._weight_bytes() > EXTERNAL_ABOVE_BYTES:
+            with self._lock:
+                ir.save(self._model, written, external_data=data.name)
+        else:
+            written.write_bytes(self.proto().SerializeToString())
+        for file in (data, written):
+            if file.exists():
+                with file.open("rb") as opened:
+                    os.fsync(opened.fileno())
+                os.replace(file, target.parent / file.name)
+
+    def _weight_bytes(self) -> int:
+        return sum(tensor.nbytes for _, tensor in initializers(self._model))
+
+    def _infer(self, light: onnx.ModelProto) -> None:
+        self._declared, failure = infer_into(self._model, light)
+        if failure:
+            self._notes.append(f"shapes could not be inferred, those in the file are shown: {failure}")
+
+
+def _clone(graph: ir.Model) -> ir.Model:
+    with _no_collection():
+        try:
+            return graph.clone()
+        except (RuntimeError, ValueError) as error:
+            raise ModelError(f"model '{graph.graph.name or 'unnamed'}': {_first_cause(error)}") from error
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Holds back the garbage collector: making 100,000 objects otherwise spends half its time in it."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _first_cause(error: BaseException) -> str:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return " ".join(str(error).split())[:300]
+
+
+def _set_base(graph: ir.Model, folder: Path) -> None:
+    for part in [*graph.graphs()]:
+        for tensor in _tensors(part):
+            if isinstance(tensor, ir.ExternalTensor):
+                tensor.base_dir = os.path.abspath(folder)
+
+
+def _tensors(graph: ir.Graph) -> Iterator[ir.TensorProtocol]:
+    """Tensors of one graph: initializers and node attributes."""
+    for value in graph.initializers.values():
+        if value.const_value is not None:
+            yield value.const_value
+    for node in graph:
+        for attribute in node.attributes.values():
+            if attribute.is_ref():
+                continue
+            if attribute.type == ir.AttributeType.TENSOR:
+                yield attribute.as_tensor()
+            elif attribute.type == ir.AttributeType.TENSORS:
+                yield from attribute.as_tensors()
+
+
+def _sort(graph: ir.Graph, label: str) -> bool:
+    """Sorts one graph in place; says whether there was something to do."""
+    nodes = list(graph)
+    reads = [_reads(node) for node in nodes]
+    parents = parents_of(reads, [node.outputs for node in nodes])
+    if all(parent < index for index, mine in enumerate(parents) for parent in mine):
+        return False
+    order = topological_order(parents)
+    if isinstance(order, Cycle):
+        chain = " → ".join(f"'{nodes[i].name or nodes[i].op_type}'" for i in order.shown())
+        raise ModelError(f"{label}: the nodes {chain} form a cycle, which no engine can run; undo the last edit")
+    graph.extend(nodes[i] for i in order)
+    return True
+
+
+def _reads(node: ir.Node) -> list[ir.Value]:
+    """Values that a node reads, those read inside its subgraphs included."""
+    found: list[ir.Value] = []
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        found.extend(value for value in current.inputs if value is not None)
+        for graph in graphs_of(current):
+            waiting.extend(graph)
+            found.extend(graph.outputs)
+    return found
+
+
+def _parts(tensor: ir.TensorProtocol) -> Iterator[bytes]:
+    """Bytes of a tensor, large external files in chunks."""
+    if tensor.dtype == ir.DataType.STRING:
+        for text in tensor.string_data():  # pyright: ignore[reportAttributeAccessIssue] (string tensors have it)
+            yield len(text).to_bytes(8, "little") + text
+    elif isinstance(tensor, ir.ExternalTensor):
+        with open(tensor.path, "rb") as file:
+            file.seek(tensor.offset or 0)
+            left = tensor.nbytes
+            while left and (part := file.read(min(left, _CHUNK_BYTES))):
+                left -= len(part)
+                yield part
+    else:
+        yield tensor.tobytes()
+
+
+def _fill(proto: onnx.GraphProto, graph: ir.Graph) -> None:
+    """Puts the data of external tensors into a serialized graph."""
+    from_file = {
+        value.name: value.const_value
+        for value in graph.initializers.values()
+        if isinstance(value.const_value, ir.ExternalTensor)
+    }
+    for tensor in proto.initializer:
+        external = from_file.get(tensor.name)
+        if external is not None:
+            tensor.raw_data = external.tobytes()
+            del tensor.external_data[:]
+            tensor.data_location = onnx.TensorProto.DEFAULT

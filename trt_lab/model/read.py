@@ -1,0 +1,106 @@
+"""Bytes of a file to a ModelProto, with a clear word when they are none."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from trt_lab.errors import ModelError
+
+_MAX_PROTO_BYTES = 2**31 - 1
+_WIRE_FIXED = {1: 8, 5: 4}
+_KNOWN_STARTS = (
+    (b"version https://git-lfs", "is a Git LFS pointer, not the model: run `git lfs pull`"),
+    (b"PK\x03\x04", "is a zip archive, not an ONNX file: unpack it, or export the PyTorch model to ONNX"),
+    (b"ftrt", "is a TensorRT engine, not an ONNX file: give the model that it was built from"),
+    (b"<", "is a text or web page, not an ONNX file: download it again"),
+)
+
+
+def read_path(source: str | os.PathLike[str]) -> tuple[onnx.ModelProto, Path]:
+    """Reads a model file.
+
+    Raises:
+        ModelError: It is not there, cannot be read, or is not a whole ONNX file.
+    """
+    path = Path(source).expanduser()
+    if path.is_dir():
+        found = sorted(child.name for child in path.glob("*.onnx"))
+        hint = f"give one of its files: {', '.join(found[:5])}" if found else "give an .onnx file"
+        raise ModelError(f"{path} is a folder; {hint}")
+    try:
+        size = path.stat().st_size
+        if size > _MAX_PROTO_BYTES:
+            raise ModelError(f"{path} has {size} bytes; ONNX holds at most 2 GB in one file: save it with external data")
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise ModelError(f"{path}: no such file; check the path") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ModelError(f"{path} cannot be read: {reason}") from error
+    return parse(data, str(path)), path
+
+
+def parse(data: bytes, label: str) -> onnx.ModelProto:
+    """Parses a serialized model. `label` names it in errors.
+
+    Raises:
+        ModelError: Not ONNX, truncated, or without a graph.
+    """
+    if not data:
+        raise ModelError(f"{label} is empty (0 bytes): export or copy the model again")
+    for start, meaning in _KNOWN_STARTS:
+        if data.startswith(start):
+            raise ModelError(f"{label} {meaning}")
+    try:
+        proto = onnx.ModelProto.FromString(data)
+    except DecodeError as error:
+        raise ModelError(f"{label} {_describe_damage(data)}") from error
+    if not proto.HasField("graph"):
+        raise ModelError(f"{label} is not an ONNX model (no graph in it): give the .onnx file that was exported")
+    return proto
+
+
+def _describe_damage(data: bytes) -> str:
+    """Says whether `data` is a cut ONNX file or no ONNX file at all, by walking its outermost fields."""
+    fields = onnx.ModelProto.DESCRIPTOR.fields_by_number
+    position = seen = 0
+    while position < len(data):
+        tag, after = _varint(data, position)
+        field = fields.get(tag >> 3) if tag is not None else None
+        wire_type = (tag or 0) & 7
+        expected = 2 if field is not None and field.message_type or field is not None and field.cpp_type == 9 else 0
+        if field is None or wire_type != expected:
+            break
+        number, after = _varint(data, after)
+        if number is None:
+            return _truncated(data, field.name)
+        position = after + number if wire_type == 2 else after
+        if position > len(data):
+            return _truncated(data, field.name, position - len(data))
+        seen += 1
+    if seen:
+        return f"is a damaged ONNX file (unreadable after byte {position}): copy or export it again"
+    return "is not an ONNX file: give the .onnx file that was exported"
+
+
+def _truncated(data: bytes, field: str, missing: int | None = None) -> str:
+    lacking = f"{missing} bytes of its {field} are missing" if missing else f"it ends within its {field}"
+    return f"is truncated: {len(data)} bytes are there, {lacking}; copy or download it again"
+
+
+def _varint(data: bytes, position: int) -> tuple[int | None, int]:
+    """Reads a protobuf varint; (None, position) at the end of the data."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if position >= len(data):
+            return None, position
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if not byte & 0x80:
+            return value, position
+    return None, position
