@@ -68,19 +68,25 @@ def tensor_bytes(data_type: int, dims: Iterable[int]) -> int:
     return -(-count * int(ir.DataType(data_type).bitwidth) // 8)
 
 
-def take_in(proto: onnx.ModelProto, label: str, folder: Path | None) -> None:
-    """Checks all external tensors of `proto`, and reads the small ones into it.
+def take_in(proto: onnx.ModelProto, label: str, folder: Path | None) -> list[str]:
+    """Checks that all tensors of `proto` have their data, and reads the small external ones into it.
 
     Args:
         proto: Changed in place.
         label: Names the model in errors.
         folder: Folder of the model file; None when the model came without one.
 
+    Returns:
+        Notes, one line each.
+
     Raises:
         ModelError: Data outside the folder, missing or short. The message names tensor and full path.
     """
+    stripped: list[str] = []
     for name, tensor in iter_tensors(proto):
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            if not _has_data(name, tensor, label):
+                stripped.append(name)
             continue
         if folder is None:
             raise ModelError(
@@ -94,6 +100,27 @@ def take_in(proto: onnx.ModelProto, label: str, folder: Path | None) -> None:
             tensor.raw_data = file.read(needed)
         del tensor.external_data[:]
         tensor.data_location = onnx.TensorProto.DEFAULT
+    if not stripped:
+        return []
+    return [f"weights are not in the file for {len(stripped)} tensors ('{stripped[0]}', …): it can be looked at, not run"]
+
+
+def _has_data(name: str, tensor: onnx.TensorProto, label: str) -> bool:
+    """Whether a tensor stored in the file has values; False for one that was stripped of them on purpose."""
+    if tensor.data_type in (onnx.TensorProto.STRING, onnx.TensorProto.UNDEFINED):
+        return True
+    try:
+        needed = tensor_bytes(tensor.data_type, tensor.dims)
+    except (ValueError, TypeError) as error:
+        raise ModelError(f"{label}: tensor '{name}' has an unknown type ({error}); update onnx or export again") from error
+    if tensor.HasField("raw_data"):
+        if tensor.raw_data and len(tensor.raw_data) != needed:
+            raise ModelError(
+                f"{label}: tensor '{name}' is damaged: {needed} needed, {len(tensor.raw_data)} there (bytes); export again"
+            )
+        return bool(tensor.raw_data) or needed == 0
+    typed = (tensor.float_data, tensor.int32_data, tensor.int64_data, tensor.double_data, tensor.uint64_data)
+    return needed == 0 or any(len(values) for values in typed)
 
 
 def _check(name: str, tensor: onnx.TensorProto, label: str, folder: Path) -> tuple[Path, int, int]:

@@ -52,6 +52,8 @@ class Model:
         self._declared: dict[ir.Value, Shape] = {}
         self._inferred = inferred
         self._lock = threading.RLock()
+        self.memo: dict[str, object] = {}
+        """Things derived from the model that live as long as it does (its `GraphView`)."""
 
     # --- making --------------------------------------------------------------------------
 
@@ -97,7 +99,7 @@ class Model:
         """
         label = str(path) if path is not None else f"model '{proto.graph.name or 'unnamed'}'"
         found = prepare(proto, label)
-        take_in(proto, label, path.parent if path is not None else None)
+        found += take_in(proto, label, path.parent if path is not None else None)
         try:
             with _no_collection():
                 graph = ir.from_proto(proto)

@@ -6,12 +6,13 @@ import os
 from pathlib import Path
 
 import onnx
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError
 
 from trt_lab.errors import ModelError
 
 _MAX_PROTO_BYTES = 2**31 - 1
-_WIRE_FIXED = {1: 8, 5: 4}
+_LENGTH_DELIMITED = (FieldDescriptor.CPPTYPE_STRING, FieldDescriptor.CPPTYPE_MESSAGE)
 _KNOWN_STARTS = (
     (b"version https://git-lfs", "is a Git LFS pointer, not the model: run `git lfs pull`"),
     (b"PK\x03\x04", "is a zip archive, not an ONNX file: unpack it, or export the PyTorch model to ONNX"),
@@ -72,8 +73,7 @@ def _describe_damage(data: bytes) -> str:
         tag, after = _varint(data, position)
         field = fields.get(tag >> 3) if tag is not None else None
         wire_type = (tag or 0) & 7
-        expected = 2 if field is not None and field.message_type or field is not None and field.cpp_type == 9 else 0
-        if field is None or wire_type != expected:
+        if field is None or wire_type != (2 if field.cpp_type in _LENGTH_DELIMITED else 0):
             break
         number, after = _varint(data, after)
         if number is None:
