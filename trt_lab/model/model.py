@@ -269,7 +269,8 @@ class Model:
         return sum(tensor.nbytes for _, tensor in initializers(self._model))
 
     def _infer(self, light: onnx.ModelProto) -> None:
-        self._declared, failure = infer_into(self._model, light)
+        with _no_collection():
+            self._declared, failure = infer_into(self._model, light)
         if failure:
             self._notes.append(f"shapes could not be inferred, those in the file are shown: {failure}")
 
