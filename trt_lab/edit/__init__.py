@@ -1,0 +1,1 @@
+"""Edits: one pass a file, old model in, new model out."""
