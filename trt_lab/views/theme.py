@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from bokeh.core.properties import value
 from bokeh.core.property.dataspec import DataSpec
 from bokeh.model import Model
 from bokeh.models import (
@@ -167,7 +168,8 @@ def finish(figure: LayoutDOM) -> LayoutDOM:
     for model in figure.references():
         for name in model.properties():
             if name.endswith("text_font"):
-                setattr(model, name, FONT)
+                spec = isinstance(model.lookup(name).property, DataSpec)
+                setattr(model, name, value(FONT) if spec else FONT)
         if isinstance(model, Plot):
             model.toolbar.logo = None
             if model.title is not None:
@@ -203,12 +205,11 @@ def _roles(model: Model) -> dict[str, str]:
 
 
 def _apply(model: Model, values: dict[str, Any]) -> None:
-    for name, value in values.items():
-        setattr(model, name, list(value) if isinstance(value, tuple) else value)
+    for name, wanted in values.items():
+        setattr(model, name, list(wanted) if isinstance(wanted, tuple) else wanted)
 
 
-def _for_browser(model: Model, name: str, value: Colour) -> Any:
-    if isinstance(value, tuple):
-        return list(value)
-    prop = model.lookup(name).property
-    return {"value": value} if isinstance(prop, DataSpec) else value
+def _for_browser(model: Model, name: str, colour: Colour) -> Any:
+    if isinstance(colour, tuple):
+        return list(colour)
+    return {"value": colour} if isinstance(model.lookup(name).property, DataSpec) else colour
