@@ -1,0 +1,103 @@
+"""See why a TensorRT engine gives other numbers than its ONNX model, and where its time goes.
+
+    import trt_lab
+
+    lab = trt_lab.Session("model.onnx")
+    lab  # in a notebook: the workbench
+    lab.use(precision="fp16")
+    record = lab.build()
+    lab.compare()
+
+The names below are the public ones. They are loaded when first used, so that `import trt_lab` costs
+nothing: neither onnx, onnxruntime, bokeh nor anywidget is imported by it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trt_lab.errors import (
+        BackendError,
+        BackendUnavailableError,
+        BuildError,
+        CancelledError,
+        CompareError,
+        EditError,
+        InputError,
+        ModelError,
+        RecordError,
+        RunError,
+        TrtLabError,
+        UsageError,
+        WorkerCrashedError,
+    )
+    from trt_lab.model import Model
+    from trt_lab.notebook import Session
+    from trt_lab.record import Record
+    from trt_lab.types import BuildOptions, PrecisionPlan, ShapeRange, Tolerance
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "BackendError": "errors",
+    "BackendUnavailableError": "errors",
+    "BuildError": "errors",
+    "BuildOptions": "types",
+    "CancelledError": "errors",
+    "CompareError": "errors",
+    "EditError": "errors",
+    "InputError": "errors",
+    "Model": "model",
+    "ModelError": "errors",
+    "PrecisionPlan": "types",
+    "Record": "record",
+    "RecordError": "errors",
+    "RunError": "errors",
+    "Session": "notebook",
+    "ShapeRange": "types",
+    "Tolerance": "types",
+    "TrtLabError": "errors",
+    "UsageError": "errors",
+    "WorkerCrashedError": "errors",
+}
+"""Module that each public name comes from."""
+
+__all__ = [
+    "BackendError",
+    "BackendUnavailableError",
+    "BuildError",
+    "BuildOptions",
+    "CancelledError",
+    "CompareError",
+    "EditError",
+    "InputError",
+    "Model",
+    "ModelError",
+    "PrecisionPlan",
+    "Record",
+    "RecordError",
+    "RunError",
+    "Session",
+    "ShapeRange",
+    "Tolerance",
+    "TrtLabError",
+    "UsageError",
+    "WorkerCrashedError",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Loads a public name when it is first used (PEP 562)."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
