@@ -138,6 +138,14 @@ class BuildOptions:
     strongly_typed: bool = True
     compute_capability: str | None = None
     device: int = 0
+    more_profiles: tuple[tuple[ShapeRange, ...], ...] = ()
+    """Further optimisation profiles, beside the one in `shapes`."""
+    hardware_compatibility: str | None = None
+    """TensorRT: `ampere_plus` or `same_compute_capability`; None for this GPU only."""
+    version_compatible: bool = False
+    refit: bool = False
+    log_severity: Literal["verbose", "info", "warning", "error"] = "info"
+    """Least severity of the log lines that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
