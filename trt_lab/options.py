@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
 
 from trt_lab.errors import UsageError
-from trt_lab.types import PRECISIONS, Precision, ShapeRange
+from trt_lab.types import PRECISIONS, BuildOptions, NodeId, Precision, ShapeRange
 
 ShapeText = str | Sequence[int]
 ShapeArgument = Mapping[str, ShapeText | tuple[ShapeText, ShapeText, ShapeText]]
@@ -22,6 +24,32 @@ def parse_precision(text: str) -> Precision:
         if text.lower() == precision:
             return precision
     raise UsageError(f"precision {text!r} is not known; take one of {', '.join(PRECISIONS)}")
+
+
+def change_options(
+    options: BuildOptions,
+    *,
+    precision: str | None = None,
+    keep_fp32: tuple[NodeId, ...] | None = None,
+    shapes: ShapeArgument | None = None,
+    **build: Any,
+) -> BuildOptions:
+    """A copy of `options` with what is given changed; `build` holds other fields of `BuildOptions`.
+
+    Raises:
+        UsageError: An unknown option, precision or shape.
+    """
+    known = {field.name for field in fields(BuildOptions)} - {"backend", "plan", "shapes"}
+    if unknown := sorted(set(build) - known):
+        raise UsageError(f"there is no option {unknown[0]!r}; there are: {', '.join(sorted(known))}")
+    plan = options.plan
+    if precision is not None:
+        plan = replace(plan, default=parse_precision(precision))
+    if keep_fp32 is not None:
+        plan = replace(plan, keep_fp32=keep_fp32)
+    ranges = options.shapes if shapes is None else parse_shapes(shapes)
+    given = {name: value for name, value in build.items() if value is not None}
+    return replace(options, plan=plan, shapes=ranges, **given)
 
 
 def parse_shape(text: ShapeText, name: str) -> tuple[int, ...]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 
+import numpy as np
 import pandas as pd
 
 from trt_lab.compare.sides import Comparison
 from trt_lab.diagnose.locate import Region, Source, TensorError
+from trt_lab.errors import CompareError
 from trt_lab.frames import diff_frame
 from trt_lab.record import Record
 from trt_lab.types import JsonValue, NodeId, TensorStats, Tolerance, Verdict
@@ -87,6 +90,34 @@ class Diff:
             return self.verdict
         where = f" · first at {worst.name}" if self.comparison.first_divergent else ""
         return f"{self.verdict} · {summarize(worst)}{where}"
+
+    @property
+    def largest(self) -> float | None:
+        """The largest max abs of all tensors; None when none is defined, or one disagrees about being finite."""
+        if any(s.nan_only_a or s.nan_only_b or s.inf_mismatch for s in self.tensors):
+            return None
+        return max((s.max_abs for s in self.tensors if s.max_abs is not None), default=None)
+
+    def stats(self, tensor: str, sample: int) -> TensorStats:
+        """Figures of one tensor on one sample. Raises CompareError when it was not compared."""
+        for stats in self.comparison.per_sample:
+            if stats.name == tensor and stats.sample == sample:
+                return stats
+        raise CompareError(f"tensor {tensor!r}, sample {sample}: not in this comparison; probe it and build again")
+
+    def pair(self, tensor: str, sample: int) -> tuple[np.ndarray, np.ndarray]:
+        """Golden and engine arrays of one tensor. Raises CompareError when one side lacks it."""
+        sides = []
+        for record in (self.reference, self.engine):
+            outputs = record.outputs(sample)
+            if tensor not in outputs:
+                raise CompareError(f"{record.name} holds no tensor {tensor!r}; probe it and build again")
+            sides.append(outputs[tensor])
+        return sides[0], sides[1]
+
+    def restricted(self, tensors: Iterable[str]) -> Diff:
+        """The same for some tensors only; the verdict is theirs."""
+        return replace(self, comparison=self.comparison.restricted(tensors))
 
     def __repr__(self) -> str:
         return f"<Diff {self.comparison.label_a} against {self.comparison.label_b}: {self.headline}>"

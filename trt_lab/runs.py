@@ -22,6 +22,7 @@ from trt_lab.samples import check_feeds, make_samples
 from trt_lab.tensors import read_samples, write_samples
 from trt_lab.types import BuildOptions, OnProgress, ShapeRange
 
+Role = Literal["engine", "reference"]
 SamplesSource = int | Mapping[str, np.ndarray] | Sequence[Mapping[str, np.ndarray]] | str | PathLike[str]
 
 
@@ -86,7 +87,7 @@ def make_record(
     options: BuildOptions,
     samples: Samples,
     *,
-    role: Literal["engine", "reference"],
+    role: Role,
     folder: Path,
     on_progress: OnProgress,
     on_submit: Callable[[Job], None],

@@ -7,36 +7,33 @@ threads (in a notebook the handlers of a click run beside the cell).
 
 from __future__ import annotations
 
-import tempfile
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock, Thread
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from trt_lab import backends, storage
 from trt_lab.backends.worker import Job, Worker, default_worker
 from trt_lab.compare.sides import compare_sides, open_side
-from trt_lab.diagnose.locate import Trial, find_region, find_source, tensor_errors
-from trt_lab.edit.mark import mark_all
 from trt_lab.edit.probe import Probed, add_probes
 from trt_lab.errors import CancelledError, TrtLabError, UsageError
 from trt_lab.graph.view import GraphView
 from trt_lab.history import History
+from trt_lab.locating import locate
 from trt_lab.model import Model, ModelSource
-from trt_lab.options import ShapeArgument, parse_precision, parse_shapes
+from trt_lab.options import ShapeArgument, change_options
 from trt_lab.record import Record
 from trt_lab.results import Diff, Finding
-from trt_lab.runs import Samples, make_record
-from trt_lab.types import BuildOptions, NodeId, OnProgress, PrecisionPlan, Progress, TensorId, Tolerance
+from trt_lab.runs import Role, Samples, make_record
+from trt_lab.types import BuildOptions, NodeId, OnProgress, Precision, PrecisionPlan, Progress, TensorId, Tolerance
 from trt_lab.zoo import open_source
 
-Change: TypeAlias = Literal["model", "options", "probes", "samples", "reference", "record", "status", "code"]
+Change: TypeAlias = Literal["model", "options", "probes", "samples", "reference", "record", "finding", "status", "code"]
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,7 @@ class Session:
         shapes: ShapeArgument | None = None,
         atol: float | None = None,
         rtol: float | None = None,
-        **build: object,
+        **build: Any,
     ) -> None:
         """Changes how the next engine is built and compared; what is not given stays.
 
@@ -145,32 +142,23 @@ class Session:
         Raises:
             UsageError: An unknown name or value; nothing is changed then.
         """
-        given = {"backend": backend, "precision": precision, "keep_fp32": keep_fp32, "shapes": shapes}
-        given |= {"atol": atol, "rtol": rtol, **build}
-        if keep_fp32 is not None:
-            given["keep_fp32"] = keep_fp32 = [keep_fp32] if isinstance(keep_fp32, str) else list(keep_fp32)
+        kept = None if keep_fp32 is None else [keep_fp32] if isinstance(keep_fp32, str) else list(keep_fp32)
+        given = {"backend": backend, "precision": precision, "keep_fp32": kept, "shapes": shapes, "atol": atol}
+        given |= {"rtol": rtol, **build}
         shown = ", ".join(f"{key}={value!r}" for key, value in given.items() if value is not None)
         with self._history.action(f"lab.use({shown})"), self._lock:
-            options, tolerance = self._options, self._tolerance
-            plan = options.plan
             if backend is not None:
                 backends.get(backend)
-                options = replace(options, backend=backend)
-            if precision is not None:
-                plan = replace(plan, default=parse_precision(precision))
-            if keep_fp32 is not None:
-                plan = replace(plan, keep_fp32=self._known_nodes(keep_fp32))
-            if shapes is not None:
-                options = replace(options, shapes=parse_shapes(shapes))
-            unknown = set(build) - {f for f in BuildOptions.__dataclass_fields__ if f not in ("backend", "plan", "shapes")}
-            if unknown:
-                raise UsageError(f"use() has no option {sorted(unknown)[0]!r}; see help(trt_lab.Session.use)")
-            tolerance = Tolerance(tolerance.atol if atol is None else atol, tolerance.rtol if rtol is None else rtol)
-            if shapes is not None and options.shapes != self._options.shapes and self._samples is not None:
+            nodes = None if kept is None else self._known_nodes(kept)
+            options = change_options(self._options, precision=precision, keep_fp32=nodes, shapes=shapes, **build)
+            options = options if backend is None else replace(options, backend=backend)
+            if options.shapes != self._options.shapes and self._samples is not None:
                 self._samples = self._samples.reshaped(self._model, options.shapes)
                 self._reference = None
-            self._options = replace(options, plan=plan, **build)  # type: ignore[arg-type]  # names checked above
-            self._tolerance = tolerance
+            self._options = options
+            self._tolerance = Tolerance(
+                self._tolerance.atol if atol is None else atol, self._tolerance.rtol if rtol is None else rtol
+            )
         self._notify("options")
 
     def keep(self, node: str) -> None:
@@ -297,20 +285,23 @@ class Session:
         self._set_status(Status("done", self.compare().headline))
         return record
 
-    def start_build(self, on_done: Callable[[], None] | None = None) -> None:
+    def start_build(self) -> None:
         """`build` in a thread; watch it through `observe` and `status`. Raises UsageError when one is running."""
-        self._refuse_while_building("build")
+        self._start("build", lambda: self.build(_silent))
 
-        def work() -> None:
-            try:
-                self.build()
-            except TrtLabError:
-                return  # already told by the status
-            finally:
-                if on_done is not None:
-                    on_done()
+    def start_locate(self) -> None:
+        """`locate` in a thread. Raises UsageError when something is running or the precision is fp32."""
+        self._low_precision()
+        self._start("locate", lambda: self.locate(_silent))
 
-        Thread(target=work, name="trt-lab-build", daemon=True).start()
+    def _start(self, what: str, work: Callable[[], object]) -> None:
+        self._refuse_while_building(what)
+
+        def run() -> None:
+            with suppress(TrtLabError):  # the status tells it
+                work()
+
+        Thread(target=run, name=f"trt-lab-{what}", daemon=True).start()
 
     def cancel(self) -> None:
         """Stops what is running, within about 2 s. Does nothing when nothing runs."""
@@ -335,17 +326,24 @@ class Session:
         """The newest reference record."""
         return self._reference
 
+    def newest(self, record: Record | None = None) -> Record:
+        """`record`, or the newest one. Raises UsageError when nothing was built."""
+        if record is not None:
+            return record
+        with self._lock:
+            if not self._records:
+                raise UsageError("no engine yet; build one first: lab.build()")
+            return self._records[-1]
+
     def compare(self, record: Record | None = None, *, atol: float | None = None, rtol: float | None = None) -> Diff:
         """Compares a record (the newest by default) with the reference.
 
         Raises:
             UsageError: Nothing was built yet.
         """
-        with self._lock:
-            engine = record if record is not None else (self._records[-1] if self._records else None)
-            reference = self._reference
-        if engine is None or reference is None:
-            raise UsageError("nothing to compare yet; build an engine first: lab.build()")
+        engine, reference = self.newest(record), self._reference
+        if reference is None:
+            raise UsageError("no reference yet; run it first: lab.golden()")
         tolerance = Tolerance(
             self._tolerance.atol if atol is None else atol, self._tolerance.rtol if rtol is None else rtol
         )
@@ -366,52 +364,49 @@ class Session:
         Raises:
             UsageError: The precision is fp32: there is nothing to keep.
         """
-        precision = self._options.plan.default
-        if precision == "fp32":
-            raise UsageError("locate looks for nodes that a low precision spoils; say which: lab.use(precision='fp16')")
+        precision = self._low_precision()
         with self._history.action("lab.locate()"), self._busy("locate"):
             finding = self._locate(precision, on_progress or _silent)
             self._finding = finding
+        self._notify("finding")
         self._set_status(Status("done", finding.headline))
         return finding
 
-    def _locate(self, precision: str, report: OnProgress) -> Finding:
-        started = time.monotonic()
-        low = BuildOptions(
-            plan=PrecisionPlan(parse_precision(precision)), profile_runs=0, shapes=self._options.shapes
-        )
-        with tempfile.TemporaryDirectory(prefix="trt-lab-") as scratch:
-            folder = Path(scratch)
-            everything = mark_all(self._model)
-            plain = add_probes(self._model, ())
-            reference = self._run(everything, replace(low, plan=PrecisionPlan(), optimizer=False), "reference", _scaled(report, 0, 0.1), folder)
-            engine = self._run(everything, low, "engine", _scaled(report, 0.1, 0.2), folder)
-            rows = tensor_errors(self._view, self._diff(engine, reference, self._tolerance).tensors)
-            golden = self._golden(_scaled(report, 0.2, 0.25))
+    def _low_precision(self) -> Precision:
+        precision = self._options.plan.default
+        if precision == "fp32":
+            raise UsageError("locate looks for nodes that a low precision spoils; say which: lab.use(precision='fp16')")
+        return precision
 
-            def build(keep: tuple[NodeId, ...], into: Path | None) -> Diff:
-                options = replace(low, plan=replace(low.plan, keep_fp32=keep))
-                record = self._run(plain, options, "engine", _silent, into)
-                return self._diff(record, golden, self._tolerance).restricted(self._view.outputs)
+    def _locate(self, precision: Precision, report: OnProgress) -> Finding:
+        golden = self._golden(_scaled(report, 0.0, 0.2))
+        options = BuildOptions(plan=PrecisionPlan(precision), profile_runs=0, shapes=self._options.shapes)
+        kept = storage.records_folder(self._records_root, self._model)
 
-            def attempt(keep: tuple[NodeId, ...]) -> Trial:
-                report(Progress("locate", None, f"trying {len(keep)} nodes in FP32"))
-                tried = build(keep, folder)
-                return Trial(keep, tried.verdict == "same", tried.largest)
+        def run(probed: Probed, options: BuildOptions, role: Role, folder: Path | None) -> Record:
+            return self._run(probed, options, role, _silent, folder or kept)
 
-            before = build((), None)
-            source = find_source(self._view, rows) if before.verdict != "same" else None
-            region = find_region(self._view, source.node, attempt) if source is not None else None
-            after = build(region.keep_fp32, None) if region is not None and region.keep_fp32 else None
-        return Finding(
-            verdict=before.verdict, precision=precision, before=before, after=after, source=source, region=region,
-            errors=rows, engine_builds=0, emulated=True, seconds=time.monotonic() - started,
-        )
+        def diff(engine: Record, reference: Record) -> Diff:
+            return self._diff(engine, reference, self._tolerance)
+
+        return locate(self._model, golden, options, run=run, diff=diff, on_progress=_scaled(report, 0.2, 1.0))
 
     @property
     def finding(self) -> Finding | None:
         """What `locate` found last."""
         return self._finding
+
+    def blame(self) -> dict[str, str]:
+        """Tensor → where its error comes from, in words, as far as `locate` found; empty before it."""
+        finding = self._finding
+        if finding is None:
+            return {}
+        source = finding.source.tensor if finding.source is not None else None
+        return {
+            row.tensor: "source" if row.tensor == source else "starts here" if not row.inputs_large else "inherited"
+            for row in finding.errors
+            if row.large
+        }
 
     # --- what was done -------------------------------------------------------------------
 
@@ -449,7 +444,7 @@ class Session:
 
     # --- inside --------------------------------------------------------------------------
 
-    def _run(self, probed: Probed, options: BuildOptions, role: Literal["engine", "reference"], report: OnProgress, into: Path | None = None) -> Record:
+    def _run(self, probed: Probed, options: BuildOptions, role: Role, report: OnProgress, folder: Path | None = None) -> Record:
         def tell(progress: Progress) -> None:
             self._set_status(Status("busy", f"{progress.phase}: {progress.message}".rstrip(": "), progress.fraction))
             report(progress)
@@ -461,7 +456,7 @@ class Session:
             if cancelled:
                 job.cancel()
 
-        folder = into if into is not None else storage.records_folder(self._records_root, self._model)
+        folder = folder or storage.records_folder(self._records_root, self._model)
         try:
             return make_record(
                 self._worker, self._model, probed, options, self.samples, role=role, folder=folder,

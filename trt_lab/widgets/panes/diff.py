@@ -1,0 +1,155 @@
+"""The Diff tab: tensors in graph order, and the one chosen as golden | engine | difference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import ipywidgets as ui
+
+from trt_lab.errors import TrtLabError
+from trt_lab.results import Diff, summarize
+from trt_lab.views.diff import default_slice, diff_figure
+from trt_lab.views.histogram import histogram_figure
+from trt_lab.views.tiles import axes_of
+from trt_lab.views.worst import worst_elements
+from trt_lab.widgets.figure import FigureWidget
+from trt_lab.widgets.table import TableWidget
+from trt_lab.widgets.text import line
+from trt_lab.wire import Column
+
+TENSOR_COLUMNS = (
+    Column(name="tensor", label="tensor", format="name"),
+    Column(name="verdict", label="verdict", format="verdict", width=110),
+    Column(name="max_abs", label="max abs", format="figure", width=90, help="largest |engine − golden|"),
+    Column(name="cosine", label="cosine", format="figure", width=90, help="1: same direction; not defined for zeros"),
+    Column(name="local", label="local?", width=90, help="does the error start here, or come in through its inputs?"),
+    Column(name="why", label="why", width=160),
+)
+WORST_COLUMNS = (
+    Column(name="index", label="index"),
+    Column(name="golden", label="golden", format="figure"),
+    Column(name="engine", label="engine", format="figure"),
+    Column(name="abs", label="abs", format="figure", help="|engine − golden|"),
+    Column(name="rel", label="rel", format="figure", help="|engine − golden| / |golden|"),
+)
+WORST_COUNT = 20
+
+
+class DiffPane(ui.VBox):
+    """Shows one diff.
+
+    Args:
+        on_select: Called with the tensor chosen in the table.
+    """
+
+    def __init__(self, on_select: Callable[[str], None]) -> None:
+        self._diff: Diff | None = None
+        self._shown = ""
+        self._filling = False
+        self._on_select = on_select
+        self.table = TableWidget(columns=TENSOR_COLUMNS, empty="Nothing to compare yet: press Build.", rows_shown=7)
+        self.heading = ui.HTML()
+        self.sample = ui.Dropdown(description="sample", options=[("0", 0)], layout={"width": "150px"})
+        self.sliders = ui.HBox([], layout={"flex_flow": "row wrap"})
+        self.figure = FigureWidget()
+        self.histogram = FigureWidget()
+        self.worst = TableWidget(columns=WORST_COLUMNS, empty="No element differs.", rows_shown=6)
+        self.detail = ui.VBox(
+            [self.heading, ui.HBox([self.sample, self.sliders]), self.figure, self.histogram, self.worst],
+            layout={"display": "none"},
+        )
+        super().__init__([self.table, self.detail])
+        self.add_class("trt-lab-pane")
+        self.table.observe(lambda change: self._chosen(change["new"]), "selected")
+        self.sample.observe(lambda _: self._draw(), "value")
+
+    def show(self, diff: Diff | None, local: dict[str, str]) -> None:
+        """Shows another diff; keeps the tensor that was shown where it is still there.
+
+        Args:
+            local: Tensor → words on where its error comes from.
+        """
+        self._diff = diff
+        stats = diff.tensors if diff is not None else ()
+        self.table.set_rows(
+            keys=[s.name for s in stats],
+            tensor=[s.name for s in stats],
+            verdict=[s.verdict for s in stats],
+            max_abs=[s.max_abs for s in stats],
+            cosine=[s.cosine for s in stats],
+            local=[local.get(s.name, "") for s in stats],
+            why=[summarize(s) for s in stats],
+        )
+        self.detail.layout.display = "none" if not stats else "flex"
+        if diff is None or not stats:
+            self._shown = ""
+            return
+        names = [s.name for s in stats]
+        worst = diff.worst
+        self.open(self._shown if self._shown in names else worst.name if worst is not None else names[0])
+
+    def open(self, tensor: str) -> None:
+        """Shows one tensor of the diff; one that it does not hold is left alone."""
+        diff = self._diff
+        stats = next((s for s in diff.tensors if s.name == tensor), None) if diff is not None else None
+        if diff is None or stats is None:
+            return
+        self._shown = tensor
+        self.table.selected = tensor
+        self._filling = True
+        try:
+            self.sample.options = [(str(i), i) for i in range(diff.engine.samples)]
+            self.sample.value = stats.sample
+            self._make_sliders()
+        finally:
+            self._filling = False
+        self._draw()
+
+    def _make_sliders(self) -> None:
+        golden, engine = self._arrays()
+        if golden.shape != engine.shape:
+            self.sliders.children = ()
+            return
+        axes = axes_of(golden.shape)
+        chosen = default_slice(golden, engine)
+        self.sliders.children = tuple(
+            ui.BoundedIntText(
+                value=value, min=0, max=size - 1, description=f"axis {axis}", layout={"width": "140px"}
+            )
+            for axis, size, value in zip(axes.chosen, axes.choices, chosen, strict=True)
+        )
+        for slider in self.sliders.children:
+            slider.observe(lambda _: self._draw(), "value")
+
+    def _chosen(self, tensor: str) -> None:
+        if tensor and tensor != self._shown:
+            self.open(tensor)
+            self._on_select(tensor)
+
+    def _arrays(self):
+        assert self._diff is not None  # only called from `open` and `_draw`, which checked
+        return self._diff.pair(self._shown, self.sample.value)
+
+    def _draw(self) -> None:
+        diff = self._diff
+        if self._filling or diff is None:
+            return
+        try:
+            golden, engine = self._arrays()
+            stats = diff.stats(self._shown, self.sample.value)
+            chosen = tuple(slider.value for slider in self.sliders.children)
+            self.heading.value = line(f"{self._shown} · {summarize(stats)}", strong=True)
+            self.figure.set_figure(diff_figure(golden, engine, name=self._shown, stats=stats, slice=chosen or None))
+            self.histogram.set_figure(histogram_figure(golden, engine, name=self._shown))
+            worst = worst_elements(golden, engine, WORST_COUNT) if golden.shape == engine.shape else ()
+        except TrtLabError as error:
+            self.heading.value = line(str(error), kind="error")
+            return
+        self.worst.set_rows(
+            keys=[str(list(w.index)) for w in worst],
+            index=[str(list(w.index)) for w in worst],
+            golden=[w.golden for w in worst],
+            engine=[w.engine for w in worst],
+            abs=[w.abs for w in worst],
+            rel=[w.rel for w in worst],
+        )

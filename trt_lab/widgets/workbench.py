@@ -1,0 +1,206 @@
+"""The workbench: graph on the left, what was measured on the right, one toolbar, one selection."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+import ipywidgets as ui
+
+from trt_lab.errors import TrtLabError
+from trt_lab.record import Record
+from trt_lab.results import Diff
+from trt_lab.session import Change, Session
+from trt_lab.types import NodeId, TensorId
+from trt_lab.widgets.channel import answer_while_busy
+from trt_lab.widgets.graph import GraphWidget
+from trt_lab.widgets.panes.diff import DiffPane
+from trt_lab.widgets.panes.layers import LayersPane
+from trt_lab.widgets.panes.log import CodePane, LogPane
+from trt_lab.widgets.panes.timeline import TimelinePane
+from trt_lab.widgets.text import line
+from trt_lab.widgets.toolbar import Toolbar
+
+STATUS_EVERY_S = 0.1
+"""Progress is shown at most this often; the last state always is."""
+
+TABS = ("Diff", "Timeline", "Layers", "Log", "Code")
+
+
+class Workbench(ui.VBox):
+    """Shows a session and forwards clicks to it. Computes nothing.
+
+    Handlers run in several threads (`widgets.channel.answer_while_busy`), so all that they share is
+    used under one lock.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._lock = threading.RLock()
+        self._selecting = False
+        self._status_at = 0.0
+        self.error = ui.HTML()
+        self.graph = GraphWidget(session.view)
+        self.toolbar = Toolbar(session, self._show_error)
+        self.diff = DiffPane(self._tensor_chosen)
+        self.timeline = TimelinePane(self._layer_chosen)
+        self.layers = LayersPane(self._layer_chosen)
+        self.log = LogPane()
+        self.code = CodePane(self._export)
+        self.tabs = ui.Tab([self.diff, self.timeline, self.layers, self.log, self.code], titles=TABS)
+        self.graph.layout.flex, self.tabs.layout.flex = "1 1 45%", "1 1 55%"
+        self.graph.layout.min_width = self.tabs.layout.min_width = "0"
+        body = ui.HBox([self.graph, self.tabs])
+        body.add_class("trt-lab-body")
+        super().__init__([_style(), self.toolbar, self.error, body])
+        self.add_class("trt-lab-workbench")
+        self.graph.on_probe(self._probe)
+        self.graph.on_keep(self._keep)
+        self.graph.observe(lambda change: self._node_chosen(change["new"]), "selected")
+        self._stop = session.observe(self._changed)
+        self._show_all()
+        answer_while_busy(self)
+
+    def close(self) -> None:
+        """Takes the workbench off the page and stops listening to the session."""
+        self._stop()
+        super().close()
+
+    # --- from the session ----------------------------------------------------------------
+
+    def _changed(self, change: Change) -> None:
+        if change == "status":
+            self._show_status()
+            return
+        with self._lock:
+            if change == "model":
+                self.graph.set_view(self._session.view)
+                self._show_all()
+            elif change in ("probes", "options"):
+                self._show_choices()
+            elif change == "samples":
+                self.toolbar.refresh()
+            elif change in ("record", "finding"):
+                self._show_results()
+            elif change == "code":
+                self.code.show(self._session.code)
+
+    def _show_all(self) -> None:
+        self._show_choices()
+        self._show_results()
+        self.code.show(self._session.code)
+        self.toolbar.show_status(self._session.status)
+
+    def _show_status(self) -> None:
+        status, now = self._session.status, time.monotonic()
+        if status.state == "busy" and now - self._status_at < STATUS_EVERY_S:
+            return
+        self._status_at = now
+        self.toolbar.show_status(status)
+
+    def _show_choices(self) -> None:
+        session = self._session
+        self.graph.probes = list(session.probes)
+        self.graph.kept = list(session.options.plan.keep_fp32)
+        self.toolbar.refresh()
+
+    def _show_results(self) -> None:
+        record, diff = self._newest()
+        self.diff.show(diff, self._session.blame())
+        for pane in (self.timeline, self.layers, self.log):
+            pane.show(record)
+        self.graph.set_results(diff.tensors if diff is not None else (), record)
+        answer_while_busy(self)
+
+    def _newest(self) -> tuple[Record | None, Diff | None]:
+        records = self._session.records
+        if not records:
+            return None, None
+        try:
+            return records[-1], self._session.compare()
+        except TrtLabError as error:
+            self._show_error(str(error))
+            return records[-1], None
+
+    # --- from the browser ----------------------------------------------------------------
+
+    def _probe(self, tensor: str, on: bool) -> None:
+        (self._session.probe if on else self._session.unprobe)(tensor)
+
+    def _keep(self, node: str, on: bool) -> None:
+        (self._session.keep if on else self._session.unkeep)(node)
+
+    def _export(self) -> str:
+        return str(self._session.export_notebook(Path.cwd() / f"{self._session.model.name}-trt-lab.ipynb"))
+
+    def _show_error(self, text: str) -> None:
+        self.error.value = line(text, kind="error") if text else ""
+
+    def _node_chosen(self, node: str) -> None:
+        view = self._session.view
+        if node not in view.nodes:
+            return
+        outputs = [tensor for tensor in view.nodes[NodeId(node)].outputs if tensor is not None]
+
+        def show() -> None:
+            for tensor in outputs:
+                self.diff.open(tensor)
+            self._mark_layer(NodeId(node))
+
+        self._select(show)
+
+    def _tensor_chosen(self, tensor: str) -> None:
+        producer = self._session.view.tensors[TensorId(tensor)].producer
+
+        def show() -> None:
+            self.graph.selected_tensor = tensor
+            self.graph.selected = producer or tensor
+            if producer is not None:
+                self._mark_layer(producer)
+
+        self._select(show)
+
+    def _layer_chosen(self, index: int) -> None:
+        record, _ = self._newest()
+        layers = record.layers if record is not None else ()
+        nodes = next((layer.nodes for layer in layers if layer.index == index), ())
+
+        def show() -> None:
+            self.layers.select(index)
+            if nodes:
+                self.graph.selected = nodes[-1]
+
+        self._select(show)
+
+    def _mark_layer(self, node: NodeId) -> None:
+        records = self._session.records
+        layer = next((l for l in records[-1].layers if node in l.nodes), None) if records else None
+        if layer is not None:
+            self.layers.select(layer.index)
+            self.timeline.select(layer.index)
+
+    def _select(self, show: Callable[[], None]) -> None:
+        """Shows a selection in the other views; what these then report back is not a new one."""
+        with self._lock:
+            if self._selecting:
+                return
+            self._selecting = True
+            try:
+                show()
+            finally:
+                self._selecting = False
+
+
+def error_panel(path: str, message: str) -> ui.VBox:
+    """What stands in place of a workbench for a file that cannot be opened."""
+    heading = line(f"{Path(path).name} cannot be opened", strong=True)
+    return ui.VBox([_style(), ui.HTML(heading), ui.HTML(line(message, kind="error"))])
+
+
+def _style() -> ui.HTML:
+    css = files("trt_lab.widgets").joinpath("workbench.css").read_text("utf-8")
+    return ui.HTML(f"<style>{css}</style>", layout={"display": "none"})
+
