@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from threading import RLock, Thread
+from threading import RLock
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from trt_lab import backends, storage
-from trt_lab.backends.worker import Job, Worker, default_worker
+from trt_lab.activity import Activity, Status
+from trt_lab.backends.worker import Worker, default_worker
 from trt_lab.compare.sides import compare_sides, open_side
 from trt_lab.edit.probe import Probed, add_probes
-from trt_lab.errors import CancelledError, TrtLabError, UsageError
+from trt_lab.errors import UsageError
 from trt_lab.graph.view import GraphView
 from trt_lab.history import History
 from trt_lab.locating import locate
@@ -34,15 +34,6 @@ from trt_lab.types import BuildOptions, NodeId, OnProgress, Precision, Precision
 from trt_lab.zoo import open_source
 
 Change: TypeAlias = Literal["model", "options", "probes", "samples", "reference", "record", "finding", "status", "code"]
-
-
-@dataclass(frozen=True)
-class Status:
-    """What the session is doing, for a status bar. `fraction` is None while the length is unknown."""
-
-    state: Literal["idle", "busy", "failed", "done"]
-    text: str
-    fraction: float | None = None
 
 
 class Session:
@@ -72,9 +63,7 @@ class Session:
         self._observers: list[Callable[[Change], None]] = []
         self._records_root = Path(records) if records is not None else None
         self._worker = Worker(executor) if executor is not None else default_worker()
-        self._job: Job | None = None
-        self._cancelled = False
-        self._building = False
+        self._activity = Activity(lambda: self._notify("status"))
         self._adopt(model)
 
     # --- model ---------------------------------------------------------------------------
@@ -86,7 +75,7 @@ class Session:
             ModelError: It cannot be opened; the session keeps the one it has.
             UsageError: A build is running.
         """
-        self._refuse_while_building("open another model")
+        self._activity.refuse("open another model")
         self._adopt(model)
         for change in ("model", "options", "probes", "samples", "record", "status", "code"):
             self._notify(change)
@@ -103,7 +92,7 @@ class Session:
             self._reference: Record | None = None
             self._records: list[Record] = []
             self._finding: Finding | None = None
-            self._status = Status("idle", "not built yet")
+            self._activity.status = Status("idle", "not built yet")
             self._history = History("import trt_lab", _opening_line(source, opened))
 
     @property
@@ -198,13 +187,24 @@ class Session:
 
     # --- samples -------------------------------------------------------------------------
 
-    def feed(self, samples: int | Mapping[str, np.ndarray] | Sequence[Mapping[str, np.ndarray]] | str | Path = 4, *, seed: int = 0) -> None:
+    def feed(
+        self,
+        samples: int | Mapping[str, np.ndarray] | Sequence[Mapping[str, np.ndarray]] | str | Path = 4,
+        *,
+        seed: int = 0,
+    ) -> None:
         """Sets the inputs: a number of seeded random samples, arrays by input name, or a file or folder of them.
 
         Raises:
             InputError: They do not fit the model: which input, what is wanted, what was given.
         """
-        shown = repr(str(samples)) if isinstance(samples, (str, Path)) else repr(samples) if isinstance(samples, int) else "my_samples"
+        shown = (
+            repr(str(samples))
+            if isinstance(samples, (str, Path))
+            else repr(samples)
+            if isinstance(samples, int)
+            else "my_samples"
+        )
         with self._history.action(f"lab.feed({shown}" + (f", seed={seed})" if seed else ")")), self._lock:
             self._samples = Samples.of(self._model, samples, seed=seed, shapes=self._options.shapes)
             self._reference = None
@@ -250,7 +250,7 @@ class Session:
 
     def golden(self, on_progress: OnProgress | None = None) -> Record:
         """Outputs of the reference for the outputs and probes; the last one again when nothing changed."""
-        with self._history.action("lab.golden()"), self._busy("reference"):
+        with self._history.action("lab.golden()"), self._activity.doing("reference"):
             return self._golden(on_progress or _silent)
 
     def _golden(self, on_progress: OnProgress) -> Record:
@@ -274,7 +274,7 @@ class Session:
             CancelledError: `cancel` was called.
             UsageError: A build is running.
         """
-        with self._history.action("lab.build()"), self._busy("build"):
+        with self._history.action("lab.build()"), self._activity.doing("build"):
             report = on_progress or _silent
             self._golden(_scaled(report, 0.0, 0.3))
             probed = add_probes(self._model, self._probes)
@@ -282,39 +282,26 @@ class Session:
             with self._lock:
                 self._records.append(record)
         self._notify("record")
-        self._set_status(Status("done", self.compare().headline))
+        self._activity.set(Status("done", self.compare().headline))
         return record
 
     def start_build(self) -> None:
         """`build` in a thread; watch it through `observe` and `status`. Raises UsageError when one is running."""
-        self._start("build", lambda: self.build(_silent))
+        self._activity.start("build", lambda: self.build(_silent))
 
     def start_locate(self) -> None:
         """`locate` in a thread. Raises UsageError when something is running or the precision is fp32."""
         self._low_precision()
-        self._start("locate", lambda: self.locate(_silent))
-
-    def _start(self, what: str, work: Callable[[], object]) -> None:
-        self._refuse_while_building(what)
-
-        def run() -> None:
-            with suppress(TrtLabError):  # the status tells it
-                work()
-
-        Thread(target=run, name=f"trt-lab-{what}", daemon=True).start()
+        self._activity.start("locate", lambda: self.locate(_silent))
 
     def cancel(self) -> None:
         """Stops what is running, within about 2 s. Does nothing when nothing runs."""
-        with self._lock:
-            self._cancelled = self._building
-            job = self._job
-        if job is not None:
-            job.cancel()
+        self._activity.cancel()
 
     @property
     def building(self) -> bool:
         """Whether a build, reference run or search is under way."""
-        return self._building
+        return self._activity.busy
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -365,11 +352,11 @@ class Session:
             UsageError: The precision is fp32: there is nothing to keep.
         """
         precision = self._low_precision()
-        with self._history.action("lab.locate()"), self._busy("locate"):
+        with self._history.action("lab.locate()"), self._activity.doing("locate"):
             finding = self._locate(precision, on_progress or _silent)
             self._finding = finding
         self._notify("finding")
-        self._set_status(Status("done", finding.headline))
+        self._activity.set(Status("done", finding.headline))
         return finding
 
     def _low_precision(self) -> Precision:
@@ -422,7 +409,7 @@ class Session:
     @property
     def status(self) -> Status:
         """For a status bar."""
-        return self._status
+        return self._activity.status
 
     def observe(self, callback: Callable[[Change], None]) -> Callable[[], None]:
         """Calls `callback` with what changed, in the thread that changed it. Returns a function that ends it."""
@@ -439,63 +426,30 @@ class Session:
         kept = f", {len(plan.keep_fp32)} kept in FP32" if plan.keep_fp32 else ""
         return (
             f"<Session {self._model.name}: {self._options.backend} {plan.default}{kept}, "
-            f"{len(self._probes)} probes, {len(self._records)} records, {self._status.text}>"
+            f"{len(self._probes)} probes, {len(self._records)} records, {self.status.text}>"
         )
 
     # --- inside --------------------------------------------------------------------------
 
-    def _run(self, probed: Probed, options: BuildOptions, role: Role, report: OnProgress, folder: Path | None = None) -> Record:
+    def _run(
+        self, probed: Probed, options: BuildOptions, role: Role, report: OnProgress, folder: Path | None = None
+    ) -> Record:
         def tell(progress: Progress) -> None:
-            self._set_status(Status("busy", f"{progress.phase}: {progress.message}".rstrip(": "), progress.fraction))
+            self._activity.tell(progress)
             report(progress)
 
-        def submitted(job: Job) -> None:
-            with self._lock:
-                self._job = job
-                cancelled = self._cancelled
-            if cancelled:
-                job.cancel()
-
         folder = folder or storage.records_folder(self._records_root, self._model)
-        try:
-            return make_record(
-                self._worker, self._model, probed, options, self.samples, role=role, folder=folder,
-                on_progress=tell, on_submit=submitted,
-            )
-        finally:
-            with self._lock:
-                self._job = None
-
-    @contextmanager
-    def _busy(self, what: str):
-        with self._lock:
-            self._refuse_while_building(what)
-            self._building, self._cancelled = True, False
-        self._set_status(Status("busy", f"{what}: starting"))
-        try:
-            yield
-        except CancelledError:
-            self._building = False
-            self._set_status(Status("idle", "cancelled"))
-            raise
-        except TrtLabError as error:
-            self._building = False
-            self._set_status(Status("failed", str(error)))
-            raise
-        except BaseException:
-            self._building = False
-            self._set_status(Status("failed", f"{what} stopped by an unexpected error"))
-            raise
-        self._building = False
-        self._set_status(Status("done", f"{what} done"))
-
-    def _refuse_while_building(self, what: str) -> None:
-        if self._building:
-            raise UsageError(f"cannot {what} while a build is running; wait for it or cancel it")
-
-    def _set_status(self, status: Status) -> None:
-        self._status = status
-        self._notify("status")
+        return make_record(
+            self._worker,
+            self._model,
+            probed,
+            options,
+            self.samples,
+            role=role,
+            folder=folder,
+            on_progress=tell,
+            on_submit=self._activity.submitted,
+        )
 
     def _notify(self, change: Change) -> None:
         for callback in tuple(self._observers):

@@ -31,14 +31,18 @@ def run(
     out: Annotated[Path, typer.Option("-o", "--out", help="Record to write: a folder NAME.trtlab.")],
     backend: BackendOption = "onnxruntime",
     precision: PrecisionOption = "fp32",
-    keep_fp32: Annotated[list[str] | None, typer.Option("--keep-fp32", help="Node kept in FP32; may be repeated.")] = None,
+    keep_fp32: Annotated[
+        list[str] | None, typer.Option("--keep-fp32", help="Node kept in FP32; may be repeated.")
+    ] = None,
     probe: Annotated[list[str] | None, typer.Option("--probe", help="Tensor to probe; may be repeated.")] = None,
     shapes: ShapesOption = None,
     inputs: InputsOption = None,
     samples: SamplesOption = 4,
     seed: SeedOption = 0,
     timing_cache: Annotated[Path | None, typer.Option("--timing-cache", help="Timing cache (TensorRT).")] = None,
-    compute_capability: Annotated[str | None, typer.Option("--compute-capability", help="SM86 and the like (RTX).")] = None,
+    compute_capability: Annotated[
+        str | None, typer.Option("--compute-capability", help="SM86 and the like (RTX).")
+    ] = None,
     weakly_typed: Annotated[bool, typer.Option("--weakly-typed", help="Let TensorRT 10 choose the types.")] = False,
     device: DeviceOption = 0,
     json: JsonOption = False,

@@ -17,7 +17,9 @@ NAME = "compare"
 
 
 def run(
-    a: Annotated[Path, typer.Argument(help="The side in question: record, golden, .npz, .safetensors, JSON.", metavar="A")],
+    a: Annotated[
+        Path, typer.Argument(help="The side in question: record, golden, .npz, .safetensors, JSON.", metavar="A")
+    ],
     b: Annotated[Path, typer.Argument(help="The reference.", metavar="B")],
     atol: AtolOption = None,
     rtol: RtolOption = None,

@@ -37,7 +37,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, numbe
     for column in columns:
         table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text("–" if cell is None else f"{cell:.4g}" if isinstance(cell, float) else str(cell)) for cell in row))
+        table.add_row(
+            *(Text("–" if cell is None else f"{cell:.4g}" if isinstance(cell, float) else str(cell)) for cell in row)
+        )
     Console(highlight=False).print(table)
 
 

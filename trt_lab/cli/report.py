@@ -16,7 +16,9 @@ NAME = "report"
 
 
 def run(
-    records: Annotated[list[Path], typer.Argument(help="Records; a reference among them is compared against.", metavar="RECORD...")],
+    records: Annotated[
+        list[Path], typer.Argument(help="Records; a reference among them is compared against.", metavar="RECORD...")
+    ],
     out: Annotated[Path, typer.Option("-o", "--out", help="HTML file to write.")],
     json: JsonOption = False,
 ) -> int:

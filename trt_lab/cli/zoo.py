@@ -16,7 +16,9 @@ NAME = "zoo"
 
 
 def run(
-    name: Annotated[str | None, typer.Argument(help="Model to write; all are listed without it.", metavar="NAME")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Model to write; all are listed without it.", metavar="NAME")
+    ] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Folder for NAME.onnx and its samples.")] = None,
     json: JsonOption = False,
 ) -> int:

@@ -32,13 +32,19 @@ class Toolbar(ui.VBox):
         self.backend = _choice("backend", [(_backend_label(info), info.name) for info in backends.infos()])
         self.precision = _choice("precision", list(PRECISIONS))
         self.shapes = ui.Text(
-            description="shapes", placeholder="x:1x3x64x64", continuous_update=False, layout={"width": "200px"},
+            description="shapes",
+            placeholder="x:1x3x64x64",
+            continuous_update=False,
+            layout={"width": "200px"},
             tooltip="NAME:1x3x64x64, or NAME:MIN:OPT:MAX; several with spaces between",
         )
         self.samples = _choice("samples")
         self.build = ui.Button(description="Build", button_style="primary", icon="play", layout=NARROW)
         self.locate = ui.Button(
-            description="Find cause", icon="search", layout=NARROW, tooltip="Which nodes must stay in FP32 (runs on the CPU)"
+            description="Find cause",
+            icon="search",
+            layout=NARROW,
+            tooltip="Which nodes must stay in FP32 (runs on the CPU)",
         )
         self.cancel = ui.Button(description="Cancel", icon="stop", disabled=True, layout=NARROW)
         self.progress = ui.FloatProgress(min=0, max=1, layout={"width": "140px", "visibility": "hidden"})

@@ -203,4 +203,3 @@ def error_panel(path: str, message: str) -> ui.VBox:
 def _style() -> ui.HTML:
     css = files("trt_lab.widgets").joinpath("workbench.css").read_text("utf-8")
     return ui.HTML(f"<style>{css}</style>", layout={"display": "none"})
-

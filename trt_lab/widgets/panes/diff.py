@@ -113,9 +113,7 @@ class DiffPane(ui.VBox):
         axes = axes_of(golden.shape)
         chosen = default_slice(golden, engine)
         self.sliders.children = tuple(
-            ui.BoundedIntText(
-                value=value, min=0, max=size - 1, description=f"axis {axis}", layout={"width": "140px"}
-            )
+            ui.BoundedIntText(value=value, min=0, max=size - 1, description=f"axis {axis}", layout={"width": "140px"})
             for axis, size, value in zip(axes.chosen, axes.choices, chosen, strict=True)
         )
         for slider in self.sliders.children:
