@@ -258,11 +258,15 @@ class TensorStats:
         note: Why, in a few words, where the figures alone do not say it ("shapes differ", "0 elements").
         count: Number of elements compared.
         max_abs, max_abs_at: Largest |a − b| over finite pairs and its index in the tensor.
-        max_rel: Largest |a − b| / |b| over finite pairs with b ≠ 0.
+        max_rel, max_rel_at: Largest |a − b| / |b| over finite pairs with b ≠ 0, and its index.
         zero_reference: Elements where b is 0 and a is not; left out of `max_rel`.
         rmse, cosine, snr_db: Over finite pairs. `exact` is set when all elements are equal.
-        nan_only_a, nan_only_b: NaN on one side only. inf_mismatch: an infinity against anything else.
+        nan_only_a, nan_only_b: NaN on one side only, whatever the other side has.
+        inf_both: The same infinity on both sides. inf_mismatch: An infinity against a number or the other infinity.
         over_tolerance: Elements outside the tolerance, non-finite disagreements included.
+        differing: Elements that are not equal; NaN equals NaN.
+        finite: Elements that are finite on both sides.
+        pos_inf_a, neg_inf_a, pos_inf_b, neg_inf_b: Infinities of each side.
     """
 
     name: str
@@ -288,3 +292,10 @@ class TensorStats:
     over_tolerance: int = 0
     sample: int = 0
     note: str = ""
+    max_rel_at: tuple[int, ...] | None = None
+    differing: int = 0
+    finite: int = 0
+    pos_inf_a: int = 0
+    neg_inf_a: int = 0
+    pos_inf_b: int = 0
+    neg_inf_b: int = 0
