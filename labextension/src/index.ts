@@ -1,6 +1,8 @@
 /** The plugins of trt-lab, and nothing else. */
-import type { JupyterFrontEndPlugin } from "@jupyterlab/application";
+import { commands } from "./plugin/commands";
+import { documents } from "./plugin/documents";
+import { launcher } from "./plugin/launcher";
+import { palette } from "./plugin/palette";
+import { restore } from "./plugin/restore";
 
-const plugins: JupyterFrontEndPlugin<unknown>[] = [];
-
-export default plugins;
+export default [documents, commands, launcher, palette, restore];

@@ -164,7 +164,7 @@ class Lab:
 
     def panel(self, path: str) -> Locator:
         """The workbench panel of a file, by its path in the served folder."""
-        return self.page.locator(f".trt-lab-Panel[data-path={json.dumps(path)}]")
+        return self.page.locator(f".trt-lab-Panel[data-path={json.dumps(path, ensure_ascii=False)}]")
 
     def ready_panel(self, path: str) -> Locator:
         """The panel of a file, once its kernel has shown something in it."""
