@@ -131,7 +131,7 @@ class Lab:
         self.requests: list[Request] = []
         page.on("console", self._on_console)
         page.on("pageerror", lambda error: self.errors.append(f"uncaught: {error}"))
-        page.on("request", self.requests.append)
+        page.on("request", lambda request: self.requests.append(request))
 
     def _on_console(self, message: ConsoleMessage) -> None:
         if message.type == "error" and not any(known in message.text for known in HARMLESS):
