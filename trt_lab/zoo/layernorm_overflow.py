@@ -16,10 +16,12 @@ def make_layernorm_overflow() -> ZooModel:
     """Makes the model: tokens → embedding → LayerNorm → MLP with residual → head → y."""
     graph = GraphBuilder("layernorm_overflow", seed=20240524)
 
-    def linear(scope: str, source: str, sizes: tuple[int, int], bias: np.ndarray | None = None, output: str = "") -> str:
+    def linear(
+        scope: str, source: str, sizes: tuple[int, int], bias: np.ndarray | None = None, gain: float = 1.0, output: str = ""
+    ) -> str:
         bound = 1 / np.sqrt(sizes[0])
         path = scope.strip("/").replace("/", ".")
-        weight = graph.weight(f"{path}.weight", graph.random.uniform(-bound, bound, sizes))
+        weight = graph.weight(f"{path}.weight", graph.random.uniform(-bound, bound, sizes) * gain)
         offset = graph.random.uniform(-bound, bound, sizes[1]) if bias is None else bias
         product = graph.node(f"{scope}/MatMul", [source, weight])
         return graph.node(f"{scope}/Add", [product, graph.weight(f"{path}.bias", offset)], output)
@@ -34,7 +36,7 @@ def make_layernorm_overflow() -> ZooModel:
     normal = graph.node("/norm/Div", [centred, deviation])
     inner = graph.node("/mlp/act/Relu", [linear("/mlp/fc1", normal, (_WIDTH, 2 * _WIDTH))])
     added = graph.node("/mlp/Add", [linear("/mlp/fc2", inner, (2 * _WIDTH, _WIDTH)), normal])
-    linear("/head", added, (_WIDTH, 8), output="y")
+    linear("/head", added, (_WIDTH, 8), gain=0.4, output="y")
     model = graph.finish({"tokens": ("N", 16, 32)}, {"y": ("N", 16, 8)})
     region = tuple(NodeId(f"/norm/{name}") for name in ("Pow", "ReduceMean_1", "Add", "Sqrt"))
     return ZooModel(
