@@ -65,6 +65,9 @@ def _prepare(home: Path) -> dict[str, str]:
     extensions = home / "data" / "labextensions"
     extensions.mkdir(parents=True)
     (extensions / "trt-lab").symlink_to(LABEXTENSION, target_is_directory=True)
+    startup = home / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    shutil.copy(Path(__file__).with_name("stub_kernel.py"), startup / "00-stub.py")
     settings = home / "settings" / "@jupyterlab" / "apputils-extension"
     settings.mkdir(parents=True)
     quiet = {"fetchNews": "false", "checkForUpdates": False}
