@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import RLock, Thread
 from typing import Literal
 
 from trt_lab.backends.worker import Job
 from trt_lab.errors import CancelledError, TrtLabError, UsageError
-from trt_lab.types import Progress
+from trt_lab.types import OnProgress, Progress
 
 
 @dataclass(frozen=True)
@@ -106,3 +106,17 @@ class Activity:
                 work()
 
         Thread(target=run, name=f"trt-lab-{what}", daemon=True).start()
+
+
+def silent(progress: Progress) -> None:
+    """Drops progress that nobody asked for."""
+
+
+def scaled(report: OnProgress, low: float, high: float) -> OnProgress:
+    """Progress of a part, as the part from `low` to `high` of the whole."""
+
+    def tell(progress: Progress) -> None:
+        inner = progress.fraction
+        report(replace(progress, fraction=None if inner is None else low + (high - low) * inner))
+
+    return tell

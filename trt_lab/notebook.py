@@ -17,7 +17,8 @@ from trt_lab.results import Finding
 from trt_lab.types import OnProgress, Progress
 from trt_lab.views.report import report_data, write_report
 from trt_lab.widgets.figure import FigureWidget
-from trt_lab.widgets.panes import diff_widget, timeline_widget
+from trt_lab.widgets.panes.diff import diff_widget
+from trt_lab.widgets.panes.timeline import timeline_widget
 from trt_lab.widgets.workbench import Workbench, error_panel
 
 

@@ -12,12 +12,12 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
 from trt_lab import backends, storage
-from trt_lab.activity import Activity, Status
+from trt_lab.activity import Activity, Status, scaled, silent
 from trt_lab.backends.worker import Worker, default_worker
 from trt_lab.compare.sides import compare_sides, open_side
 from trt_lab.edit.probe import Probed, add_probes
@@ -27,7 +27,7 @@ from trt_lab.history import History
 from trt_lab.locating import locate
 from trt_lab.model import Model, ModelSource
 from trt_lab.options import ShapeArgument, change_options
-from trt_lab.record import Record
+from trt_lab.record import Record, is_record
 from trt_lab.results import Diff, Finding
 from trt_lab.runs import Role, Samples, make_record
 from trt_lab.types import BuildOptions, NodeId, OnProgress, Precision, PrecisionPlan, Progress, TensorId, Tolerance
@@ -67,6 +67,36 @@ class Session:
         self._adopt(model)
 
     # --- model ---------------------------------------------------------------------------
+
+    @classmethod
+    def open_any(cls, path: str | Path) -> Self:
+        """A session on a model file, `zoo:NAME`, or a record.
+
+        Raises:
+            ModelError, RecordError: It cannot be opened.
+        """
+        if is_record(path):
+            return cls.of_record(Record.open(path))
+        return cls(path)
+
+    @classmethod
+    def of_record(cls, record: Record, *, executor: Executor | None = None) -> Self:
+        """A session that begins with a record: its model, inputs, probes and options; nothing is built.
+
+        Raises:
+            RecordError: The record does not hold its model.
+        """
+        session = cls(record.model(), executor=executor)
+        session._history = History("import trt_lab", f"lab = trt_lab.Session.open_any({str(record.path)!r})")
+        session._options = record.meta.build_options()
+        session._probes = tuple(t for t in record.meta.probes if t not in session._view.outputs)
+        session._samples = Samples.given(session._model, [record.inputs(i) for i in range(record.samples)])
+        if record.meta.role == "reference":
+            session._reference = record
+        else:
+            session._records.append(record)
+            session._activity.status = Status("idle", f"record {record.name}")
+        return session
 
     def open(self, model: ModelSource) -> None:
         """Turns to another model; probes, records and code start anew.
@@ -251,7 +281,7 @@ class Session:
     def golden(self, on_progress: OnProgress | None = None) -> Record:
         """Outputs of the reference for the outputs and probes; the last one again when nothing changed."""
         with self._history.action("lab.golden()"), self._activity.doing("reference"):
-            return self._golden(on_progress or _silent)
+            return self._golden(on_progress or silent)
 
     def _golden(self, on_progress: OnProgress) -> Record:
         reference = self._reference
@@ -275,10 +305,10 @@ class Session:
             UsageError: A build is running.
         """
         with self._history.action("lab.build()"), self._activity.doing("build"):
-            report = on_progress or _silent
-            self._golden(_scaled(report, 0.0, 0.3))
+            report = on_progress or silent
+            self._golden(scaled(report, 0.0, 0.3))
             probed = add_probes(self._model, self._probes)
-            record = self._run(probed, self._options, "engine", _scaled(report, 0.3, 1.0))
+            record = self._run(probed, self._options, "engine", scaled(report, 0.3, 1.0))
             with self._lock:
                 self._records.append(record)
         self._notify("record")
@@ -287,12 +317,16 @@ class Session:
 
     def start_build(self) -> None:
         """`build` in a thread; watch it through `observe` and `status`. Raises UsageError when one is running."""
-        self._activity.start("build", lambda: self.build(_silent))
+        self._activity.start("build", lambda: self.build(silent))
+
+    def start_golden(self) -> None:
+        """`golden` in a thread. Raises UsageError when something is running."""
+        self._activity.start("reference", self.golden)
 
     def start_locate(self) -> None:
         """`locate` in a thread. Raises UsageError when something is running or the precision is fp32."""
         self._low_precision()
-        self._activity.start("locate", lambda: self.locate(_silent))
+        self._activity.start("locate", lambda: self.locate(silent))
 
     def cancel(self) -> None:
         """Stops what is running, within about 2 s. Does nothing when nothing runs."""
@@ -353,7 +387,7 @@ class Session:
         """
         precision = self._low_precision()
         with self._history.action("lab.locate()"), self._activity.doing("locate"):
-            finding = self._locate(precision, on_progress or _silent)
+            finding = self._locate(precision, on_progress or silent)
             self._finding = finding
         self._notify("finding")
         self._activity.set(Status("done", finding.headline))
@@ -366,17 +400,17 @@ class Session:
         return precision
 
     def _locate(self, precision: Precision, report: OnProgress) -> Finding:
-        golden = self._golden(_scaled(report, 0.0, 0.2))
+        golden = self._golden(scaled(report, 0.0, 0.2))
         options = BuildOptions(plan=PrecisionPlan(precision), profile_runs=0, shapes=self._options.shapes)
         kept = storage.records_folder(self._records_root, self._model)
 
         def run(probed: Probed, options: BuildOptions, role: Role, folder: Path | None) -> Record:
-            return self._run(probed, options, role, _silent, folder or kept)
+            return self._run(probed, options, role, silent, folder or kept)
 
         def diff(engine: Record, reference: Record) -> Diff:
             return self._diff(engine, reference, self._tolerance)
 
-        return locate(self._model, golden, options, run=run, diff=diff, on_progress=_scaled(report, 0.2, 1.0))
+        return locate(self._model, golden, options, run=run, diff=diff, on_progress=scaled(report, 0.2, 1.0))
 
     @property
     def finding(self) -> Finding | None:
@@ -456,18 +490,6 @@ class Session:
             callback(change)
         if change not in ("status", "code"):
             self._notify("code")
-
-
-def _silent(progress: Progress) -> None:
-    """Drops progress that nobody asked for."""
-
-
-def _scaled(report: OnProgress, low: float, high: float) -> OnProgress:
-    def tell(progress: Progress) -> None:
-        inner = progress.fraction
-        report(replace(progress, fraction=None if inner is None else low + (high - low) * inner))
-
-    return tell
 
 
 def _opening_line(source: ModelSource, model: Model) -> str:

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from trt_lab.errors import CancelledError, TrtLabError
 from trt_lab.widgets.transfer import Arrays, Assembler, TransferError, pack
-from trt_lab.wire import REQUESTS, Done, Message, kind_of
+from trt_lab.wire import REQUESTS, Done, Message, PingRequest, kind_of
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +95,7 @@ class Channel:
         self._calls: dict[str, Call] = {}
         self._lock = threading.Lock()
         self._sending = threading.Lock()
+        self.handle(PingRequest, lambda request, call: None)
         answer_while_busy(widget)
         widget.on_msg(lambda _widget, content, buffers: self._receive(content, buffers))
 

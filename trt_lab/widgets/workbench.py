@@ -63,6 +63,8 @@ class Workbench(ui.VBox):
         self._stop = session.observe(self._changed)
         self._show_all()
         answer_while_busy(self)
+        if session.records and session.reference is None:
+            session.start_golden()
 
     def close(self) -> None:
         """Takes the workbench off the page and stops listening to the session."""
@@ -83,7 +85,7 @@ class Workbench(ui.VBox):
                 self._show_choices()
             elif change == "samples":
                 self.toolbar.refresh()
-            elif change in ("record", "finding"):
+            elif change in ("record", "reference", "finding"):
                 self._show_results()
             elif change == "code":
                 self.code.show(self._session.code)
@@ -117,8 +119,8 @@ class Workbench(ui.VBox):
 
     def _newest(self) -> tuple[Record | None, Diff | None]:
         records = self._session.records
-        if not records:
-            return None, None
+        if not records or self._session.reference is None:
+            return (records[-1] if records else None), None
         try:
             return records[-1], self._session.compare()
         except TrtLabError as error:

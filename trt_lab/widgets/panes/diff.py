@@ -29,8 +29,8 @@ WORST_COLUMNS = (
     Column(name="index", label="index"),
     Column(name="golden", label="golden", format="figure"),
     Column(name="engine", label="engine", format="figure"),
-    Column(name="abs", label="abs", format="figure", help="|engine − golden|"),
-    Column(name="rel", label="rel", format="figure", help="|engine − golden| / |golden|"),
+    Column(name="abs_err", label="abs", format="figure", help="|engine − golden|"),
+    Column(name="rel_err", label="rel", format="figure", help="|engine − golden| / |golden|"),
 )
 WORST_COUNT = 20
 
@@ -148,6 +148,12 @@ class DiffPane(ui.VBox):
             index=[str(list(w.index)) for w in worst],
             golden=[w.golden for w in worst],
             engine=[w.engine for w in worst],
-            abs=[w.abs for w in worst],
-            rel=[w.rel for w in worst],
+            abs_err=[w.abs_err for w in worst],
+            rel_err=[w.rel_err for w in worst],
         )
+
+
+def diff_widget(diff: Diff, tensor: str, *, sample: int = 0) -> FigureWidget:
+    """One tensor of a diff as heat maps, for a notebook cell. Raises CompareError when it is not there."""
+    golden, engine = diff.pair(tensor, sample)
+    return FigureWidget(diff_figure(golden, engine, name=tensor, stats=diff.stats(tensor, sample)))
