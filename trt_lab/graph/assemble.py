@@ -81,6 +81,7 @@ class Assembly:
         self._orders: list[int] = []
         self._levels: dict[int, _Level] = {-1: _Level(-1, 0)}
         self._shown: list[int] = []
+        self._placed: dict[tuple[float, ...], Placement] = {}
         self._place_tree(expanded)
 
     def run(self) -> None:
@@ -309,7 +310,10 @@ class Assembly:
             links.append(Link(level.local[source], level.local[target], trunk, source_x, target_x))
         widths = [things[box].width if box >= 0 else _PORT_WIDTH for box in level.boxes]
         heights = [things[box].height if box >= 0 else 0.0 for box in level.boxes]
-        placement = place_boxes(widths, heights, level.ranks, links)
+        key = (*widths, *heights, *level.ranks, *(part for link in links for part in link.key()))
+        placement = self._placed.get(key)
+        if placement is None:  # repeated blocks of a network are placed once
+            placement = self._placed[key] = place_boxes(widths, heights, level.ranks, links)
         level.placement = placement
         if level.frame < 0:
             self.width, self.height = placement.width, placement.height

@@ -16,6 +16,9 @@ GAP_X = 24.0
 GAP_Y = 32.0
 BEND_GAP = 12.0
 SWEEPS = 4
+STRAIGHT_LIMIT = 300.0
+"""How far a frame may stand from the line of its block to keep an edge straight."""
+
 BEND_RANKS_LIMIT = 16
 """Edges over more ranks are drawn as portals by `layout`, so that bends stay few."""
 
@@ -32,6 +35,10 @@ class Link:
     trunk: int
     source_x: float = 0.0
     target_x: float = 0.0
+
+    def key(self) -> tuple[float, ...]:
+        """All of it; equal keys are equal links."""
+        return (self.source, self.target, self.trunk, self.source_x, self.target_x)
 
 
 @dataclass(slots=True)
@@ -230,7 +237,8 @@ class _Level:
                 self._align_first(vertex, taken)
                 continue
             partner: list[int] = [-1] * len(row)
-            for priority in (2, 1, 0):
+            bent = any(vertex >= self.boxes for vertex in row)
+            for priority in (2, 1, 0) if bent else (1, 0):
                 self._align_row(row, partner, taken, priority)
 
     def _align_first(self, vertex: int, taken: list[bool]) -> None:
@@ -257,6 +265,8 @@ class _Level:
     def _align_row(self, row: list[int], partner: list[int], taken: list[bool], priority: int) -> None:
         """Aligns vertices of one rank whose edge has the given priority, without crossing earlier ones."""
         position = self.position
+        if min(partner) >= 0:
+            return
         ceiling = [1 << 30] * (len(row) + 1)
         for index in range(len(row) - 1, -1, -1):
             ceiling[index] = partner[index] if partner[index] >= 0 else ceiling[index + 1]
@@ -280,7 +290,9 @@ class _Level:
     def _attach(self, vertex: int, entry: tuple[int, float, float]) -> None:
         other, own, offset = entry
         self.block[vertex] = self.block[other]
-        self.shift[vertex] = self.shift[other] + offset - own
+        shift = self.shift[other] + offset - own
+        # Frames whose edges enter left and leave right would otherwise walk off the canvas, row by row.
+        self.shift[vertex] = shift if abs(shift) < STRAIGHT_LIMIT else 0.0
 
     # --- positions -------------------------------------------------------------------------
 

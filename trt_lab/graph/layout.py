@@ -11,6 +11,7 @@ import numpy as np
 from trt_lab.graph.assemble import Assembly
 from trt_lab.graph.tree import default_expanded
 from trt_lab.graph.view import GraphView
+from trt_lab.model import hold_collection
 from trt_lab.types import TensorId
 
 KINDS = ("frame", "scope", "node", "input", "output", "outer", "portal")
@@ -92,7 +93,11 @@ def layout(view: GraphView, expanded: frozenset[str] | None = None, graph: str =
     """
     view.scopes(graph)  # raises on an unknown graph
     opened = default_expanded(view, graph=graph) if expanded is None else expanded
-    assembly = Assembly(view, opened, graph)
+    with hold_collection():
+        return _arrays(Assembly(view, opened, graph), graph)
+
+
+def _arrays(assembly: Assembly, graph: str) -> Layout:
     assembly.run()
     things, edges = assembly.things, assembly.edges
     tensors = {tensor: index for index, tensor in enumerate(dict.fromkeys(edge.tensor for edge in edges))}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from trt_lab.graph.view import GraphView, Scope
+from trt_lab.model import hold_collection
 from trt_lab.types import NodeId
 
 MAX_CHILDREN = 400
@@ -62,7 +63,8 @@ def tree_of(view: GraphView, graph: str = "") -> Tree:
     key = f"tree:{graph}"
     tree = memo.get(key)
     if not isinstance(tree, Tree):
-        tree = memo[key] = _make(view, graph)
+        with hold_collection():
+            tree = memo[key] = _make(view, graph)
     return tree
 
 

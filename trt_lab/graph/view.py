@@ -14,7 +14,7 @@ import onnx_ir as ir
 from trt_lab.errors import ModelError
 from trt_lab.graph.attributes import dtype_name, printable, shape_of
 from trt_lab.graph.walk import Part, collect_parts, graph_order
-from trt_lab.model import Model
+from trt_lab.model import Model, hold_collection
 from trt_lab.types import NodeId, NodeInfo, TensorId, TensorInfo
 
 
@@ -106,7 +106,8 @@ class GraphView:
         """The view of `model`, made once."""
         view = model.memo.get("view")
         if not isinstance(view, cls):
-            view = model.memo["view"] = cls(model)
+            with hold_collection():
+                view = model.memo["view"] = cls(model)
         return view
 
     # --- looking up ----------------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import hashlib
 import os
 import tempfile
@@ -19,6 +17,7 @@ from onnx_ir.serde import SerdeError
 
 from trt_lab.errors import ModelError
 from trt_lab.model.check import Cycle, parents_of, prepare, topological_order
+from trt_lab.model.collection import hold_collection
 from trt_lab.model.external import take_in
 from trt_lab.model.infer import graphs_of, infer_into, initializers, light_proto, lighten, skeleton
 from trt_lab.model.naming import assign_names
@@ -101,7 +100,7 @@ class Model:
         found = prepare(proto, label)
         found += take_in(proto, label, path.parent if path is not None else None)
         try:
-            with _no_collection():
+            with hold_collection():
                 graph = ir.from_proto(proto)
         except (SerdeError, ValueError, TypeError, NotImplementedError) as error:
             raise ModelError(f"{label}: {_first_cause(error)}; export the model again") from error
@@ -269,31 +268,18 @@ class Model:
         return sum(tensor.nbytes for _, tensor in initializers(self._model))
 
     def _infer(self, light: onnx.ModelProto) -> None:
-        with _no_collection():
+        with hold_collection():
             self._declared, failure = infer_into(self._model, light)
         if failure:
             self._notes.append(f"shapes could not be inferred, those in the file are shown: {failure}")
 
 
 def _clone(graph: ir.Model) -> ir.Model:
-    with _no_collection():
+    with hold_collection():
         try:
             return graph.clone()
         except (RuntimeError, ValueError) as error:
             raise ModelError(f"model '{graph.graph.name or 'unnamed'}': {_first_cause(error)}") from error
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Holds back the garbage collector: making 100,000 objects otherwise spends half its time in it."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _first_cause(error: BaseException) -> str:
