@@ -1,7 +1,7 @@
 """The scope tree as it is drawn: folders worth opening, never too many things in one.
 
 It differs from `GraphView.scopes` where that would draw badly: constants are left out, a scope that
-holds a single thing gives way to it, and more than 400 things side by side are put into groups of
+holds a single thing gives way to it, and more than 600 things side by side are put into groups of
 neighbours (which is how a chain of 20,000 nodes without scopes becomes readable).
 """
 
@@ -13,7 +13,7 @@ from trt_lab.graph.view import GraphView, Scope
 from trt_lab.model import hold_collection
 from trt_lab.types import NodeId
 
-MAX_CHILDREN = 400
+MAX_CHILDREN = 600
 """More things than this in one scope are grouped."""
 
 GROUP_SIZE = 100

@@ -24,7 +24,7 @@ from trt_lab.model.naming import assign_names
 from trt_lab.model.read import parse, read_path
 from trt_lab.types import Shape
 
-Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model | Model"
+ModelSource: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model | Model"
 
 EXTERNAL_ABOVE_BYTES = 1_500_000_000
 """Models with more weights than this are saved with a data file beside them; protobuf ends at 2 GB."""
@@ -57,7 +57,7 @@ class Model:
     # --- making --------------------------------------------------------------------------
 
     @classmethod
-    def load(cls, source: Source) -> Model:
+    def load(cls, source: ModelSource) -> Model:
         """Opens a model; the source itself is never changed.
 
         Args:
