@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -75,4 +75,45 @@ class Backend(Protocol):
 
     def open(self, built: Built) -> Runner:
         """Makes a runner. Raises RunError, BackendUnavailableError."""
+        ...
+
+
+class Recording(Protocol):
+    """What `backends.recorded` plays back; `record.Record` is one."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        ...
+
+    @property
+    def layers(self) -> Sequence[LayerInfo]:
+        """Layers of the engine."""
+        ...
+
+    @property
+    def times(self) -> Sequence[LayerTime]:
+        """Layer times."""
+        ...
+
+    @property
+    def latency_ms(self) -> Sequence[float]:
+        """End-to-end times."""
+        ...
+
+    @property
+    def samples(self) -> int:
+        """Number of samples."""
+        ...
+
+    def inputs(self, index: int) -> Mapping[str, np.ndarray]:
+        """Inputs of one sample."""
+        ...
+
+    def outputs(self, index: int) -> Mapping[str, np.ndarray]:
+        """Outputs of one sample."""
+        ...
+
+    def log(self) -> Sequence[LogLine]:
+        """Log of the build and the runs."""
         ...

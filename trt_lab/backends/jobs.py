@@ -1,0 +1,202 @@
+"""One job: build a model, run every sample, profile. Runs in the worker process.
+
+What crosses the process border is small and picklable: paths in, figures out. Tensors go through files.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import platformdirs
+
+from trt_lab import backends
+from trt_lab.backends.base import Built, Profile, Runner
+from trt_lab.errors import BackendError, CancelledError, InputError, RunError, TrtLabError
+from trt_lab.model import Model
+from trt_lab.tensors import open_samples, write_safetensors
+from trt_lab.types import BuildOptions, JsonValue, LayerInfo, LayerTime, LogLine, OnProgress, Progress
+
+BUILD_SHARE = 0.7
+RUN_SHARE = 0.2
+"""Parts of the progress bar: the build, then the samples, then the profile."""
+
+ENGINE_FILE = "engine.plan"
+TRACE_FILE = "last-error.txt"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a job needs. Paths are absolute, and readable where the job runs.
+
+    Attributes:
+        backend: Name in `backends.names()`.
+        model_path: ONNX file, probes already in it.
+        samples_dir: Folder of samples (see `tensors.open_samples`).
+        out_dir: Folder for what the job leaves; made if it is not there.
+        keep: Outputs to save; None for all.
+    """
+
+    backend: str
+    model_path: str
+    options: BuildOptions
+    samples_dir: str
+    out_dir: str
+    keep: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a job found. The outputs lie in `out_dir/samples/NNN/outputs.safetensors`.
+
+    Attributes:
+        layers, facts, log: See `base.Built`; the log holds the lines of build and run.
+        times, latency_ms: See `base.Profile`; empty when no profile was asked for.
+        build_s: Seconds of the build alone. run_s: of running all samples once.
+        output_names: In the engine's order, those that were saved.
+        samples: How many samples were run.
+        engine_file: Name of the serialized engine in `out_dir`, None when the backend has none.
+    """
+
+    layers: tuple[LayerInfo, ...]
+    times: tuple[LayerTime, ...]
+    latency_ms: tuple[float, ...]
+    log: tuple[LogLine, ...]
+    build_s: float
+    run_s: float
+    facts: Mapping[str, JsonValue] = field(default_factory=dict)
+    output_names: tuple[str, ...] = ()
+    samples: int = 0
+    engine_file: str | None = None
+
+
+def execute(request: Request, on_progress: OnProgress) -> Outcome:
+    """Does the job.
+
+    Raises:
+        TrtLabError: What went wrong, in one line; whatever else a library raises is turned into a
+            `BackendError`, and its traceback kept in the user's log folder. All survive pickling.
+    """
+    out = Path(request.out_dir)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        return _execute(request, out, on_progress)
+    except TrtLabError as error:
+        raise _picklable(error) from None
+    except MemoryError as error:
+        raise RunError(
+            f"{Path(request.model_path).name}: out of memory while working with '{request.backend}'; "
+            "use smaller shapes, fewer probes or a machine with more memory"
+        ) from error
+    except Exception as error:  # noqa: BLE001 (a library's own errors are unknown here)
+        kept = _keep_trace()
+        raise BackendError(
+            f"{Path(request.model_path).name}: '{request.backend}' failed unexpectedly "
+            f"({type(error).__name__}: {_one_line(error)}){kept}; please report it"
+        ) from None
+
+
+def _execute(request: Request, out: Path, on_progress: OnProgress) -> Outcome:
+    backend = backends.get(request.backend)
+    on_progress(Progress("build", 0.0, f"reading {Path(request.model_path).name}"))
+    model = Model.load(request.model_path)
+    samples = open_samples(request.samples_dir)
+    built = backend.build(model, request.options, _scaled(on_progress, 0.0, BUILD_SHARE))
+    engine_file = _write_engine(out, built)
+    runner = backend.open(built)
+    try:
+        started = time.perf_counter()
+        names = _run_all(request, runner, samples, out, on_progress)
+        run_s = time.perf_counter() - started
+        profile = Profile((), ())
+        if request.options.profile_runs:
+            on_progress(Progress("profile", BUILD_SHARE + RUN_SHARE, f"{request.options.profile_runs} runs"))
+            profile = runner.profile(samples[0], request.options.profile_runs)
+    finally:
+        runner.close()
+    on_progress(Progress("done", 1.0))
+    return Outcome(
+        layers=built.layers,
+        times=profile.times,
+        latency_ms=profile.latency_ms,
+        log=built.log,
+        build_s=built.build_s,
+        run_s=run_s,
+        facts=dict(built.facts),
+        output_names=names,
+        samples=len(samples),
+        engine_file=engine_file,
+    )
+
+
+def _run_all(
+    request: Request, runner: Runner, samples: Sequence[Mapping[str, np.ndarray]], out: Path, on_progress: OnProgress
+) -> tuple[str, ...]:
+    """Runs every sample and writes its outputs. Returns their names."""
+    names: tuple[str, ...] = ()
+    for index, feeds in enumerate(samples):
+        fraction = BUILD_SHARE + RUN_SHARE * index / len(samples)
+        on_progress(Progress("run", fraction, f"sample {index + 1}/{len(samples)}"))
+        outputs = runner.run(feeds)
+        names = tuple(outputs) if request.keep is None else _kept(request.keep, outputs)
+        folder = out / "samples" / f"{index:03d}"
+        folder.mkdir(parents=True, exist_ok=True)
+        write_safetensors(folder / "outputs.safetensors", {name: outputs[name] for name in names})
+    return names
+
+
+def _kept(keep: tuple[str, ...], outputs: Iterable[str]) -> tuple[str, ...]:
+    known = list(outputs)
+    missing = [name for name in keep if name not in known]
+    if missing:
+        raise InputError(f"no output '{missing[0]}' to keep; the engine gives {', '.join(known)}")
+    return tuple(name for name in known if name in keep)
+
+
+def _write_engine(out: Path, built: Built) -> str | None:
+    if built.engine is None:
+        return None
+    (out / ENGINE_FILE).write_bytes(built.engine)
+    return ENGINE_FILE
+
+
+def _scaled(on_progress: OnProgress, start: float, share: float) -> OnProgress:
+    """Maps a backend's own fractions into a part of the job's."""
+
+    def tell(progress: Progress) -> None:
+        fraction = None if progress.fraction is None else start + share * min(max(progress.fraction, 0.0), 1.0)
+        on_progress(Progress(progress.phase, fraction, progress.message))
+
+    return tell
+
+
+def _picklable(error: TrtLabError) -> TrtLabError:
+    """The error itself when it survives the way to another process, else one of its base that does."""
+    try:
+        copy = pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 (whatever pickling raises, the error must travel)
+        copy = None
+    if type(copy) is type(error) and str(copy) == str(error):
+        return error
+    base = CancelledError if isinstance(error, CancelledError) else BackendError
+    return base(str(error))
+
+
+def _keep_trace() -> str:
+    """Keeps the traceback for a bug report, in the user's log folder: the job's own folder may be temporary."""
+    file = platformdirs.user_log_path("trt-lab") / TRACE_FILE
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(traceback.format_exc(), encoding="utf-8")
+    except OSError:
+        return ""
+    return f", traceback in {file}"
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300] or "no message"
