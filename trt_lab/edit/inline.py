@@ -46,12 +46,16 @@ def inline_functions(model: Model) -> Inlined:
         passes.InlinePass()(copy)
     except (ValueError, RuntimeError) as error:
         cause = error.__cause__ or error
-        raise EditError(f"{model.name}: its local functions cannot be inlined: {cause}; inline them at export") from error
+        raise EditError(
+            f"{model.name}: its local functions cannot be inlined: {cause}; inline them at export"
+        ) from error
     inlined = Model.from_ir(copy, path=model.path, notes=model.notes)
     sources = list(_leaves(view, "", {(domain, name) for domain, name, _ in model.ir.functions}))
     ids = GraphView.of(inlined).graphs[""].nodes
     if len(sources) != len(ids):
-        raise EditError(f"{model.name}: its local functions hold too many nodes to be inlined here; inline them at export")
+        raise EditError(
+            f"{model.name}: its local functions hold too many nodes to be inlined here; inline them at export"
+        )
     found = Inlined(
         inlined,
         {new: old for new, old in zip(ids, sources, strict=True) if new != old},

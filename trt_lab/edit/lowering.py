@@ -119,7 +119,7 @@ def lower(model: Model, plan: PrecisionPlan) -> Lowering:
         if node_id in kept:
             nodes[node_id] = NodePrecision("fp32", "kept in FP32 by the plan")
         elif candidate.reason:
-            nodes[node_id] = NodePrecision("fp32", candidate.reason, not info.op_type == "Constant")
+            nodes[node_id] = NodePrecision("fp32", candidate.reason, info.op_type != "Constant")
         else:
             nodes[node_id] = NodePrecision(low, f"the plan's default is {low}")
             low_nodes[node_id] = candidate
@@ -185,7 +185,9 @@ def _candidate(view: GraphView, info: NodeInfo, low: LowPrecision) -> Candidate:
     if unknown is not None:
         return Candidate(reason=f"the type of its tensor '{unknown}' is not known")
     reads = tuple(i for i, t in enumerate(info.inputs) if t and view.tensors[t].dtype == "float32" and found.input(i))
-    writes = tuple(i for i, t in enumerate(info.outputs) if t and view.tensors[t].dtype == "float32" and found.output(i))
+    writes = tuple(
+        i for i, t in enumerate(info.outputs) if t and view.tensors[t].dtype == "float32" and found.output(i)
+    )
     if not reads and not writes:
         return Candidate(reason=f"its FP32 inputs are sizes or scales, for which {info.op_type} takes FP32 only")
     return Candidate(reads, writes)

@@ -97,7 +97,11 @@ def describe(model: Model, plan: PrecisionPlan) -> dict[NodeId, dict[str, str]]:
 
 def _realised(draft: Draft, lowering: Lowering) -> Realised:
     names = lowering.inlined.origin
-    forced = {names.get(node, node): found.why for node, found in lowering.nodes.items() if found.forced and found.precision == "fp32"}
+    forced = {
+        names.get(node, node): found.why
+        for node, found in lowering.nodes.items()
+        if found.forced and found.precision == "fp32"
+    }
     lowered = tuple(names.get(node, node) for node, found in lowering.nodes.items() if found.precision == lowering.low)
     return Realised(draft.finish(), draft.origin, forced, (*lowering.inlined.notes, *_notes(lowering)), lowered)
 

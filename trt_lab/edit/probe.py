@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import onnx
 import onnx_graphsurgeon as gs
 import onnx_ir as ir
 
@@ -65,7 +66,7 @@ def find_tensor(view: GraphView, name: str) -> TensorInfo:
         raise EditError(_inside_subgraph(view, found))
     if found.dtype is None:
         kind = view.ir_value(found.id).type
-        why = f"it is a {_kind(kind)}, and only tensors can be read" if kind is not None else "its type is not known"
+        why = f"it is a {_kind(kind)}, and only tensors can be read" if kind is not None else "it is no tensor, or its type is not known"
         raise EditError(
             f"{view.model.name}: tensor '{name}' cannot be made an output: {why}; choose a tensor before or behind it"
             + ("" if kind is not None else ", or declare its type in the model's value_info")
@@ -154,29 +155,25 @@ def _graft(copy: ir.Model, view: GraphView, wanted: list[TensorInfo]) -> dict[Te
     return outputs
 
 
-def _make_fragment(wanted: list[TensorInfo], names: Names, opset: int):  # noqa: ANN202 (ModelProto; onnx lives in model)
+def _make_fragment(wanted: list[TensorInfo], names: Names, opset: int) -> onnx.ModelProto:
     """A model of nothing but the probes, made by onnx-graphsurgeon."""
+    sources: list[gs.Tensor] = []
+    probes: list[gs.Tensor] = []
     nodes: list[gs.Node] = []
     for info in wanted:
-        assert info.dtype is not None  # find_tensor saw to it
-        dtype = int(_DTYPES[info.dtype])
-        shape = None if info.shape is None else list(info.shape)
-        made = gs.Variable(names.tensor(f"{info.name}_probe"), dtype, shape)
-        nodes.append(
-            gs.Node(
-                "Identity",
-                names.node(f"{info.name}_probe"),
-                inputs=[gs.Variable(info.name, dtype, shape)],
-                outputs=[made],
-            )
-        )
-    graph = gs.Graph(
-        nodes,
-        inputs=[node.inputs[0] for node in nodes],
-        outputs=[node.outputs[0] for node in nodes],
-        opset=opset,
-    )
-    return gs.export_onnx(graph)
+        sources.append(_variable(info, info.name))
+        probes.append(_variable(info, names.tensor(f"{info.name}_probe")))
+        name = names.node(f"{info.name}_probe")
+        nodes.append(gs.Node("Identity", name, inputs=[sources[-1]], outputs=[probes[-1]]))
+    return gs.export_onnx(gs.Graph(nodes, inputs=sources, outputs=probes, opset=opset))
+
+
+def _variable(info: TensorInfo, name: str) -> gs.Variable:
+    """A tensor of the type and shape of `info`; a shape of None is an unknown rank, a size of None an unknown size."""
+    assert info.dtype is not None  # find_tensor saw to it
+    shape = None if info.shape is None else list(info.shape)
+    # The annotation of `shape` leaves out None, which the exporter writes as an unknown size.
+    return gs.Variable(name, int(_DTYPES[info.dtype]), shape)  # pyright: ignore[reportArgumentType]
 
 
 _DTYPES = {

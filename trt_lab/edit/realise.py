@@ -46,7 +46,9 @@ class Draft:
                 self.nodes[node_id] = new
         for node_id in self.view.graphs[""].nodes:
             self.nodes[node_id].name = str(node_id)
-        self.values: dict[str, ir.Value] = {v.name: v for v in (*self.graph.inputs, *self.graph.initializers.values()) if v.name}
+        self.values: dict[str, ir.Value] = {
+            v.name: v for v in (*self.graph.inputs, *self.graph.initializers.values()) if v.name
+        }
         self.values.update((v.name, v) for node in self.graph for v in node.outputs if v.name)
 
     def cast(self, source: ir.Value, to: ir.DataType, name: str, owner: NodeId) -> ir.Value:
@@ -54,7 +56,9 @@ class Draft:
         suffix = "fp32" if to == ir.DataType.FLOAT else self.lowering.low
         made = ir.Value(name=name, type=ir.TensorType(to), shape=None if source.shape is None else source.shape.copy())
         base = (source.name or "").removesuffix(f"_{self.lowering.low}")
-        node = ir.Node("", "Cast", [source], [self.cast_attribute(to)], name=self.names.node(f"{base}_to_{suffix}"), outputs=[made])
+        node = ir.Node(
+            "", "Cast", [source], [self.cast_attribute(to)], name=self.names.node(f"{base}_to_{suffix}"), outputs=[made]
+        )
         self.origin[node.name or ""] = self.lowering.inlined.origin.get(owner, owner)
         producer = source.producer()
         if producer is not None:
@@ -107,7 +111,9 @@ class Draft:
             value.const_value = tensor
             self.graph.register_initializer(value)
             return value
-        node = ir.Node("", "Constant", [], [ir.AttrTensor("value", tensor)], name=self.names.node(name), outputs=[value])
+        node = ir.Node(
+            "", "Constant", [], [ir.AttrTensor("value", tensor)], name=self.names.node(name), outputs=[value]
+        )
         self.origin[node.name or ""] = self.lowering.inlined.origin.get(owner, owner)
         self.graph.insert_before(self.graph[0], node)
         return value
@@ -127,7 +133,7 @@ class Draft:
                 "take a model with its weights"
             )
 
-        def convert() -> ir.Tensor:
+        def convert() -> ir.TensorProtocol:
             return ir.tensor(_round(source, tensor, model.name, low, typed=typed), dtype=dtype, name=name)
 
         if source.nbytes > _HELD_BYTES:

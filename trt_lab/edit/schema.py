@@ -17,7 +17,9 @@ LowPrecision: TypeAlias = Literal["fp16", "bf16"]
 TYPE_NAMES: dict[LowPrecision, str] = {"fp16": "float16", "bf16": "bfloat16"}
 
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
-RANDOM = frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"})
+RANDOM = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
+)
 QUANTISED = frozenset(
     {
         "QuantizeLinear",

@@ -96,7 +96,9 @@ def _check_shape(where: str, info: TensorInfo, shape: tuple[int, ...]) -> None:
     if info.shape is None:
         return
     if len(shape) != len(info.shape):
-        raise InputError(f"{where}; the number of axes differs ({len(info.shape)} wanted, {len(shape)} given): reshape it")
+        raise InputError(
+            f"{where}; the number of axes differs ({len(info.shape)} wanted, {len(shape)} given): reshape it"
+        )
     for axis, (dim, size) in enumerate(zip(info.shape, shape, strict=True)):
         if isinstance(dim, int) and dim >= 0 and dim != size:
             raise InputError(f"{where}; axis {axis} must be {dim}, it is {size}: give an array of that size")
@@ -116,7 +118,9 @@ def _cast(where: str, info: TensorInfo, array: np.ndarray, dtype: np.dtype, note
         raise InputError(f"{where}; its numbers do not fit {info.dtype}: {advice}")
     lost = np.isfinite(array.astype(np.float64)) & ~np.isfinite(made.astype(np.float64))
     if lost.any():
-        raise InputError(f"{where}; {int(lost.sum())} of its numbers are too large for {info.dtype}: scale them, or {advice}")
+        raise InputError(
+            f"{where}; {int(lost.sum())} of its numbers are too large for {info.dtype}: scale them, or {advice}"
+        )
     notes.append(f"input '{info.name}' was rounded from {array.dtype} to {info.dtype}")
     return made
 
@@ -124,15 +128,15 @@ def _cast(where: str, info: TensorInfo, array: np.ndarray, dtype: np.dtype, note
 def _same_numbers(before: np.ndarray, after: np.ndarray) -> bool:
     """Whether a cast changed no number; NaN stays NaN."""
     if before.dtype.kind == "c" and after.dtype.kind != "c":
-        return not np.any(before.imag) and _same_numbers(before.real, after)
+        return not np.any(np.imag(before)) and _same_numbers(np.real(before), after)
     wide = np.complex128 if after.dtype.kind == "c" else None
     if wide is None and before.dtype.kind in "biu" and after.dtype.kind in "biu":
-        return bool(np.array_equal(before.astype(object), after.astype(object))) if before.size < 4096 else bool(
-            (after.astype(before.dtype) == before).all() and ((after < 0) == (before < 0)).all()
-        )
+        return bool((after.astype(before.dtype) == before).all() and ((after < 0) == (before < 0)).all())
     if wide is None and before.dtype.kind in "biu":
         back = after.astype(np.float64)
-        return bool(np.isfinite(back).all() and (np.abs(back) < 2**63).all() and (back.astype(before.dtype) == before).all())
+        return bool(
+            np.isfinite(back).all() and (np.abs(back) < 2**63).all() and (back.astype(before.dtype) == before).all()
+        )
     kind = wide or np.float64
     return bool(np.array_equal(before.astype(kind), after.astype(kind), equal_nan=True))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import zlib
 from collections.abc import Callable, Mapping
@@ -18,7 +19,6 @@ from trt_lab.samples.trace import (
     Use,
     axis_need,
     choices,
-    count_of,
     find_uses,
     index_bound,
     needs_positive,
@@ -90,7 +90,9 @@ def make_samples(
     ]
     overridable = [info.name for info in view.tensors.values() if info.overridable and not info.graph]
     if overridable:
-        notes.append(f"{len(overridable)} inputs ('{overridable[0]}', …) have default values in the model and are not fed")
+        notes.append(
+            f"{len(overridable)} inputs ('{overridable[0]}', …) have default values in the model and are not fed"
+        )
     notes += [f"'{view.tensors[tensor].name}': {recipe.note}" for tensor, recipe in recipes.items()]
     return SampleList(samples, tuple(notes))
 
@@ -109,7 +111,9 @@ def _choose_shapes(
     inputs = {view.tensors[tensor].name: view.tensors[tensor] for tensor in view.inputs}
     for name in given:
         if name not in inputs:
-            raise InputError(f"{view.model.name}: a shape is given for '{name}', which is no input; inputs: {_listed(inputs)}")
+            raise InputError(
+                f"{view.model.name}: a shape is given for '{name}', which is no input; inputs: {_listed(inputs)}"
+            )
     symbols: dict[str, int] = {}
     sizes: dict[TensorId, tuple[int, ...]] = {}
     for name, shape in given.items():
@@ -126,7 +130,9 @@ def _choose_shapes(
         chosen = tuple(_choose_size(view, info, axis, symbols) for axis in range(len(info.shape)))
         sizes[info.id] = chosen
         if any(not _is_fixed(dim) for dim in info.shape):
-            shown = ", ".join("?" if dim is None or (isinstance(dim, int) and dim < 0) else str(dim) for dim in info.shape)
+            shown = ", ".join(
+                "?" if dim is None or (isinstance(dim, int) and dim < 0) else str(dim) for dim in info.shape
+            )
             notes.append(f"'{info.name}' [{shown}] is fed as {list(chosen)}; give a shape to change that")
     return sizes, notes
 
@@ -181,7 +187,7 @@ def _wanted_size(info: TensorInfo, axis: int, name: str, rank: int) -> int:
     if _STATE_NAMES.search(info.name):
         return BATCH
     if rank >= 4 and (info.dtype or "").startswith(("float", "bfloat", "uint8")):
-        last = (info.shape or ())[-1]
+        last = info.shape[-1] if info.shape else None
         channels_last = isinstance(last, int) and 0 < last <= 4
         is_side = axis < rank - 1 if channels_last else axis >= 2
         return IMAGE_SIDE if is_side else 3
@@ -197,7 +203,9 @@ def _recipe(view: GraphView, info: TensorInfo, sizes: dict[TensorId, tuple[int, 
     if info.dtype == "string":
         raise InputError(f"{where} takes strings, which cannot be made up; give samples")
     if info.dtype is None:
-        raise InputError(f"{where} is no tensor of a known type, so no numbers can be made for it; give a model with tensor inputs")
+        raise InputError(
+            f"{where} is no tensor of a known type, so no numbers can be made for it; give a model with tensor inputs"
+        )
     dtype = _dtype(info.dtype)
     uses = find_uses(view, info.id)
     if dtype == np.bool_:
@@ -214,7 +222,9 @@ def _dtype(name: str) -> np.dtype:
 def _floats(dtype: np.dtype, shape: tuple[int, ...], uses: list[Use]) -> _Recipe:
     if any(needs_positive(use) for use in uses):
         return _Recipe(
-            shape, lambda rng, s: (np.abs(rng.standard_normal(s)) + 0.1).astype(dtype), "|normal| + 0.1: a root or logarithm reads it"
+            shape,
+            lambda rng, s: (np.abs(rng.standard_normal(s)) + 0.1).astype(dtype),
+            "|normal| + 0.1: a root or logarithm reads it",
         )
     if any(needs_unit_range(use) for use in uses):
         return _Recipe(shape, lambda rng, s: rng.uniform(-0.9, 0.9, s).astype(dtype), "uniform in −0.9 … 0.9")
@@ -245,10 +255,7 @@ def _integers(
     for use in uses:
         known = choices(view, use)
         if known is not None:
-            shown = f"{known[0]}" if known.size == 1 else f"one of {known.size} values from {known[0]} to {known[-1]}"
-            return _Recipe(
-                shape, lambda rng, s: rng.choice(known, s).astype(dtype), f"{shown}, with which node '{use.node.id}' compares it"
-            )
+            return _chosen(dtype, shape, known, use)
     if _MASK_NAMES.search(info.name):
         return _Recipe(shape, lambda _, s: np.ones(s, dtype), "ones: nothing is masked")
     if info.dtype == "uint8":
@@ -260,6 +267,12 @@ def _integers(
 
 def _uniform(dtype: np.dtype, shape: tuple[int, ...], low: int, high: int, note: str) -> _Recipe:
     return _Recipe(shape, lambda rng, s: rng.integers(low, max(high, low + 1), s).astype(dtype), note)
+
+
+def _chosen(dtype: np.dtype, shape: tuple[int, ...], known: np.ndarray, use: Use) -> _Recipe:
+    shown = f"{known[0]}" if known.size == 1 else f"one of {known.size} values from {known[0]} to {known[-1]}"
+    note = f"{shown}, with which node '{use.node.id}' compares it"
+    return _Recipe(shape, lambda rng, s: rng.choice(known, s).astype(dtype), note)
 
 
 def _sizes(kind: str, dtype: np.dtype, shape: tuple[int, ...], use: Use) -> _Recipe:
@@ -274,11 +287,11 @@ def _sizes(kind: str, dtype: np.dtype, shape: tuple[int, ...], use: Use) -> _Rec
     }
     if kind == "shape":
         made = np.ones(shape, dtype)
-        if count_of(shape):
+        if math.prod(shape):
             made.reshape(-1)[0] = -1
     else:
         made = values[kind]
-        if kind == "sizes" and count_of(shape) >= 3:
+        if kind == "sizes" and math.prod(shape) >= 3:
             made.reshape(-1)[:2] = (BATCH, 3)
     place = f"input {use.index} of {use.node.op_type} '{use.node.id}'"
     return _Recipe(shape, lambda _r, _s: made.copy(), f"{made.reshape(-1)[:8].tolist()}: a size, {place}")

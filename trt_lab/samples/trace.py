@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,13 +11,11 @@ from trt_lab.graph import GraphView
 from trt_lab.types import NodeInfo, TensorId
 
 _SAME_NUMBERS = frozenset(
-    {"Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Slice", "Concat", "Expand", "Tile", "Split", "Gather"}
+    ["Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Slice", "Concat", "Expand", "Tile", "Split", "Gather"]
 )
 """Operators behind which the numbers of their first input are still the same numbers."""
 
-_SAME_AXES = frozenset(
-    {"Cast", "Identity", "Relu", "Add", "Sub", "Mul", "Div", "Clip", "Pad", "BatchNormalization", "LeakyRelu", "Sigmoid", "Tanh"}
-)
+_SAME_AXES = frozenset(["Cast", "Identity", "Relu", "Add", "Sub", "Mul", "Div", "Clip", "Pad", "BatchNormalization", "LeakyRelu", "Sigmoid", "Tanh"])
 """Operators whose output has the axes of their first input (Pad makes them longer, which is safe)."""
 
 _STEPS = 64  # nodes looked at behind one input
@@ -204,7 +201,7 @@ def _matmul_need(view: GraphView, node: NodeInfo, index: int, axis: int) -> int 
     mine, other = (view.tensors[t].shape if t else None for t in (node.inputs[index], node.inputs[1 - index]))
     if mine is None or other is None or len(other) < 2:
         return None
-    turned = [False, False]
+    turned = [False, False]  # whether each operand is transposed
     if node.op_type == "Gemm":
         turned = [bool(_int_attribute(view, node, "transA", 0)), bool(_int_attribute(view, node, "transB", 0))]
     inner = [len(mine) - 1, len(mine) - 2] if index == 0 else [len(mine) - 2, len(mine) - 1]
@@ -243,10 +240,11 @@ def _unsqueezed(view: GraphView, node: NodeInfo, axis: int, *, insert: bool) -> 
         if values is None:
             return None
         axes = [int(a) for a in values.reshape(-1)]
-    source = view.tensors[node.inputs[0]].shape if node.inputs[0] else None
-    if source is None:
+    source = node.inputs[0]
+    known = view.tensors[source].shape if source else None
+    if known is None:
         return None
-    rank = len(source) + (len(axes) if insert else 0)
+    rank = len(known) + (len(axes) if insert else 0)
     places = sorted(a % rank for a in axes) if rank else []
     if not insert:
         return None if axis in places else axis - sum(a < axis for a in places)
@@ -258,8 +256,3 @@ def _unsqueezed(view: GraphView, node: NodeInfo, axis: int, *, insert: bool) -> 
 def _int_attribute(view: GraphView, node: NodeInfo, name: str, default: int) -> int:
     found = view.ir_node(node.id).attributes.get(name)
     return int(found.as_int()) if found is not None and not found.is_ref() else default
-
-
-def count_of(shape: tuple[int, ...]) -> int:
-    """Number of elements."""
-    return math.prod(shape)
