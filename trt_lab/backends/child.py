@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import signal
 import threading
 import time
@@ -96,8 +97,8 @@ def run_elsewhere(request: Request) -> Outcome:
 
 
 def default_lock_path() -> Path:
-    """File that a build locks, one for each user of a machine."""
-    return platformdirs.user_runtime_path("trt-lab", ensure_exists=True) / "build.lock"
+    """File that a build locks, one for each user of a machine; a home folder may be shared by several machines."""
+    return platformdirs.user_cache_path("trt-lab", ensure_exists=True) / f"build-{platform.node() or 'here'}.lock"
 
 
 @contextlib.contextmanager

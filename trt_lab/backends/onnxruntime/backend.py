@@ -24,7 +24,7 @@ from trt_lab.backends.onnxruntime.profile import read_profile
 from trt_lab.backends.onnxruntime.values import Caller
 from trt_lab.backends.output import taken_over
 from trt_lab.edit.precision import Realised, emulate
-from trt_lab.errors import BuildError, EditError, RunError, UsageError
+from trt_lab.errors import BuildError, RunError, UsageError
 from trt_lab.graph import GraphView
 from trt_lab.model import Model
 from trt_lab.model.model import EXTERNAL_ABOVE_BYTES
@@ -34,8 +34,8 @@ from trt_lab.types import BackendInfo, BuildOptions, JsonValue, OnProgress, Prog
 WARM_UP_RUNS = 2
 
 _PROVIDERS = ["CPUExecutionProvider"]
-_WARNINGS, _ERRORS = 2, 3
-_LAYOUT_ABOVE_BYTES = "1024"
+_WARNINGS, _NOTHING = 2, 4
+_KEPT_BYTES = "1024"
 
 
 @dataclass(frozen=True)
@@ -68,15 +68,13 @@ class OnnxRuntime:
 
         Raises:
             BuildError: ONNX Runtime refused the model; the message names the node or tensor.
-            UsageError: An option that ONNX Runtime cannot honour, or a plan that names no node of the model.
+            UsageError: An option that ONNX Runtime cannot honour.
+            EditError: The plan names no node of the model, or its weights are missing.
         """
         _refuse(options)
         _check_shapes(model, options)
         on_progress(Progress("build", 0.05, "placing casts" if options.plan.default != "fp32" else "preparing"))
-        try:
-            realised = emulate(model, options.plan)
-        except EditError as error:
-            raise UsageError(f"{model.name}: {error}") from error
+        realised = emulate(model, options.plan)
         given = _given(realised, options)
         folder = tempfile.TemporaryDirectory(prefix="trt-lab-ort-")
         source = _source(given.view.model, Path(folder.name))
@@ -161,7 +159,7 @@ class OrtRunner:
             return caller.call(prepared)  # pyright: ignore[reportArgumentType] (made by `Caller.prepare`)
         except Exception as error:  # ONNX Runtime's errors have no common base
             handle = self._open()
-            raise RunError(f"{handle.model.name}: {explain(error, handle.given.origin)}") from error
+            raise RunError(f"{handle.model.name}: {explain(error, handle.given)}") from error
 
     def _open(self) -> _Handle:
         if self._handle is None:
@@ -195,20 +193,19 @@ def _session(
     options.optimized_model_filepath = str(folder / "optimised.onnx")
     # Weights are not read back, so they need not stand in that file.
     options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights.bin")
-    options.add_session_config_entry(
-        "session.optimized_model_external_initializers_min_size_in_bytes", _LAYOUT_ABOVE_BYTES
-    )
+    options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", _KEPT_BYTES)
     options.intra_op_num_threads = _threads()
     options.inter_op_num_threads = 1
     options.use_deterministic_compute = True
     options.enable_profiling = profiling
     options.profile_file_prefix = str(folder / "profile")
-    # ONNX Runtime writes warnings to the process's error stream, which is the user's unless a worker took it over.
-    options.log_severity_level = _WARNINGS if taken_over() else _ERRORS
+    # ONNX Runtime writes to the process's error stream, which is the user's unless a worker took it over. Errors
+    # are raised as well.
+    options.log_severity_level = _WARNINGS if taken_over() else _NOTHING
     try:
         return ort.InferenceSession(source, options, providers=_PROVIDERS)
     except Exception as error:  # ONNX Runtime's errors have no common base
-        raise BuildError(f"{model.name}: {explain(error, given.origin)}") from error
+        raise BuildError(f"{model.name}: {explain(error, given)}") from error
 
 
 def _facts(options: BuildOptions, realised: Realised, layers: Layers, notes: tuple[str, ...]) -> dict[str, JsonValue]:
@@ -223,7 +220,7 @@ def _facts(options: BuildOptions, realised: Realised, layers: Layers, notes: tup
         "folded": [str(node) for node in layers.folded],
         "removed": [str(node) for node in layers.removed],
         "nodes_a_layer": round(statistics.fmean(lengths), 2) if lengths else None,
-        "notes": [*notes, *realised.notes],
+        "notes": [*notes, *realised.notes, *layers.notes],
     }
 
 

@@ -7,6 +7,7 @@ names are made out first.
 
 from __future__ import annotations
 
+import re
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,9 +21,12 @@ if TYPE_CHECKING:
     import onnx
 
 _NCHWC = "_nchwc"
-_REORDERS = ("ReorderInput", "ReorderOutput")
+_FREE_CAST = "InsertedPrecisionFreeCast_"
+"""ONNX Runtime computes float16 in float32 on the CPU; tensor and cast that it puts in are called so."""
+
 _FLOAT, _INT, _STRING, _GRAPH, _FLOATS, _INTS, _STRINGS, _GRAPHS = 1, 2, 3, 5, 6, 7, 8, 10
 _LOW_NAMES: dict[Precision, str] = {"fp16": "float16 (emulated)", "bf16": "bfloat16 (emulated)"}
+_FUSION = re.compile(r"/\w+Fusion/?$")
 _SUM_INPUT = 3
 """Index of the tensor that a fused convolution adds to its result."""
 
@@ -56,6 +60,7 @@ class Layers:
         layers: In the order of the file that ONNX Runtime wrote; layers of a nested graph after their owner.
         folded: The user's nodes that were computed once, while building.
         removed: Those that the optimiser took out and that no layer stands for.
+        notes: What the user should know, one line each.
         spellings: The name each layer has in the engine, "" when it has none.
     """
 
@@ -63,6 +68,7 @@ class Layers:
     folded: tuple[NodeId, ...]
     removed: tuple[NodeId, ...]
     spellings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass
@@ -98,7 +104,21 @@ def read_layers(data: bytes, given: Given) -> Layers:
         folded=tuple(node for node in folded if node not in covered),
         removed=tuple(node for node in removed if node not in covered),
         spellings=tuple(item.node.name for item in found),
+        notes=_notes(found),
     )
+
+
+def _notes(found: Sequence[_Found]) -> tuple[str, ...]:
+    widened = sum(
+        any(name.startswith(_FREE_CAST) for name in item.node.input) for item in found if not _is_inserted(item.node)
+    )
+    if not widened:
+        return ()
+    note = (
+        f"{widened} layers of float16 are computed in float32: ONNX Runtime has no such kernels on the CPU, so this run "
+        "says nothing about low precision; give an FP32 model and ask for precision fp16"
+    )
+    return (note,)
 
 
 class _Reader:
@@ -120,7 +140,7 @@ class _Reader:
         tensors = {name: tensor for name, tensor in resolved.items() if tensor is not None}
         made = {tensors[t] for node in graph.node for t in node.output if t in tensors}
         items = [self._match(_Found(node, path, tensors), made) for node in graph.node]
-        _match_reorders(items)
+        _match_for_readers(items)
         for item in items:
             yield item
             for name, body in _bodies(item.node):
@@ -140,9 +160,9 @@ class _Reader:
         """Finds the nodes of one layer."""
         node, tensors = item.node, item.tensors
         outputs = [tensors[t] for t in node.output if t in tensors]
-        if node.op_type in _REORDERS:
+        if _is_inserted(node):
             producer = self.view.tensors[outputs[0]].producer if outputs else None
-            if node.op_type == "ReorderOutput" and producer is not None:
+            if not _serves_reader(node) and producer is not None:
                 item.nodes, item.source = (producer,), "tensors"
             return item
         stop = {tensors[t] for t in node.input if t in tensors} | (made - set(outputs))
@@ -194,26 +214,58 @@ def _bodies(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
                 yield f"{attribute.name}.{number}", body
 
 
-def _aliases(nodes: Sequence[onnx.NodeProto], names: Mapping[str, TensorId], view: GraphView) -> dict[str, TensorId]:
+def _is_inserted(node: onnx.NodeProto) -> bool:
+    """Whether ONNX Runtime put the node in to change the layout or the type of a tensor."""
+    return node.op_type in ("ReorderInput", "ReorderOutput") or (
+        node.op_type == "Cast" and node.name.startswith(_FREE_CAST)
+    )
+
+
+def _serves_reader(node: onnx.NodeProto) -> bool:
+    """Whether an inserted node changes a known tensor for its reader, and not a new one back to the known."""
+    return node.op_type == "ReorderInput" or node.output[0].startswith(_FREE_CAST)
+
+
+def _aliases(nodes: Iterable[onnx.NodeProto], names: Mapping[str, TensorId], view: GraphView) -> dict[str, TensorId]:
     """New names of known tensors.
 
-    1. `ReorderOutput(new) → known`: new is known in another layout.
-    2. A convolution called `KNOWN_nchwc`: its output is KNOWN, or what fused nodes make of it.
-    3. `ReorderInput(known) → new`.
+    1. `InsertedPrecisionFreeCast_KNOWN`: KNOWN in float32.
+    2. `ReorderOutput(new) → known`: new is known in another layout.
+    3. A convolution called `KNOWN_nchwc`: its output is KNOWN, or what fused nodes make of it.
+    4. A layer called by a node, perhaps with `/XFusion/` behind it, that gives a new name: what that node gives.
+    5. `ReorderInput(known) → new`.
     """
+    nodes = list(nodes)
     found: dict[str, TensorId] = {}
+    for name in {tensor for node in nodes for tensor in (*node.input, *node.output)}:
+        if name.startswith(_FREE_CAST) and name.removeprefix(_FREE_CAST) in names:
+            found[name] = names[name.removeprefix(_FREE_CAST)]
+
+    def known(name: str) -> TensorId | None:
+        return names.get(name) or found.get(name)
+
     for node in nodes:
-        if node.op_type == "ReorderOutput" and node.output[0] in names:
-            found[node.input[0]] = names[node.output[0]]
+        if node.op_type == "ReorderOutput" and (tensor := known(node.output[0])) is not None:
+            found[node.input[0]] = tensor
     for node in nodes:
-        known = names.get(node.name.removesuffix(_NCHWC)) if node.name.endswith(_NCHWC) else None
-        if known is not None and node.output[0] not in names:
-            found.setdefault(node.output[0], _past_fused(node, known, view))
+        tensor = known(node.name.removesuffix(_NCHWC)) if node.name.endswith(_NCHWC) else None
+        if tensor is None and node.name.endswith(_NCHWC):
+            tensor = names.get(node.name.removesuffix(_NCHWC).removeprefix(_FREE_CAST))
+        if tensor is not None and node.output[0] not in names:
+            found.setdefault(node.output[0], _past_fused(node, tensor, view))
     for node in nodes:
-        if node.op_type == "ReorderInput":
-            known = names.get(node.input[0], found.get(node.input[0]))
-            if known is not None:
-                found[node.output[0]] = known
+        called = view.nodes.get(NodeId(_FUSION.sub("", node.name)))
+        if (
+            called is not None
+            and called.outputs
+            and called.outputs[0]
+            and node.output
+            and known(node.output[0]) is None
+        ):
+            found[node.output[0]] = called.outputs[0]
+    for node in nodes:
+        if node.op_type == "ReorderInput" and (tensor := known(node.input[0])) is not None:
+            found[node.output[0]] = tensor
     return found
 
 
@@ -229,14 +281,14 @@ def _past_fused(node: onnx.NodeProto, tensor: TensorId, view: GraphView) -> Tens
     return tensor
 
 
-def _match_reorders(items: Sequence[_Found]) -> None:
-    """A layout changed for a reader belongs to that reader."""
+def _match_for_readers(items: Sequence[_Found]) -> None:
+    """What was put in for a reader (another layout, type or shape) belongs to that reader."""
     readers: dict[str, _Found] = {}
     for item in items:
         for tensor in item.node.input:
             readers.setdefault(tensor, item)
-    for item in items:
-        if item.node.op_type == "ReorderInput":
+    for item in reversed(items):  # a reader may be such a node itself
+        if not item.nodes and item.node.output:
             reader = readers.get(item.node.output[0])
             if reader is not None and reader.nodes:
                 item.nodes, item.source = reader.nodes[:1], "tensors"
@@ -276,6 +328,8 @@ def _precision(item: _Found, nodes: tuple[NodeId, ...], given: Given) -> str | N
     low = _LOW_NAMES.get(given.precision)
     if low is not None and any(node in given.lowered for node in nodes):
         return low
+    if any(name.startswith(_FREE_CAST) for name in (*item.node.input, *item.node.output)):
+        return "float32"
     for name in item.node.output:
         tensor = item.tensors.get(name)
         if tensor is not None:
