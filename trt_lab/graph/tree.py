@@ -199,10 +199,20 @@ def _constants(view: GraphView, graph: str) -> dict[NodeId, NodeId]:
             if source is None or not (source.role == "initializer" or source.producer in found):
                 continue
         outputs = [view.tensors[tensor] for tensor in node.outputs if tensor is not None]
-        readers = [reader for tensor in outputs for reader in tensor.consumers if view.nodes[reader].graph == graph]
+        readers = [_holder(view, reader, graph) for tensor in outputs for reader in tensor.consumers]
         if readers and not any(tensor.is_output for tensor in outputs):
             found[node_id] = readers[0]
     return found
+
+
+def _holder(view: GraphView, node_id: NodeId, graph: str) -> NodeId:
+    """The node of `graph` that holds a node of it or of a graph nested in it."""
+    while (path := view.nodes[node_id].graph) != graph:
+        outer = view.graphs[path].node
+        if outer is None:
+            break
+        node_id = outer
+    return node_id
 
 
 def _grouped(path: str, entries: list[_Entry]) -> list[_Entry]:

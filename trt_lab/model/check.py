@@ -207,7 +207,9 @@ def _find_cycle(parents: Sequence[Iterable[int]], stuck: set[int]) -> Cycle:
         place[index] = len(path)
         path.append(index)
         index = min(parent for parent in parents[index] if parent in stuck)
-    return Cycle(reversed(path[place[index] :]))
+    ring = path[: place[index] - 1 if place[index] else None : -1]
+    first = ring.index(min(ring))
+    return Cycle(ring[first:] + ring[:first])
 
 
 def parents_of(reads: Sequence[Iterable[Hashable]], makes: Sequence[Iterable[Hashable]]) -> list[list[int]]:
