@@ -140,7 +140,7 @@ class Assembly:
         text = max(len(thing.label), len(thing.op_type))
         if thing.kind == "scope":
             text += len(str(thing.count)) + 3
-        thing.width = min(max(60.0, text * _CHARACTER + 20), _WIDEST)
+        thing.width = min(max(60.0, text * _CHARACTER + 36), _WIDEST)
         thing.height = _HEIGHTS[thing.kind]
         index = len(self.things)
         self.things.append(thing)
