@@ -44,6 +44,8 @@ _WORD_TYPES = {
 }
 _PROSE_TYPE = re.compile(r"\b(FP32|FP16|BF16|BFloat16|Int8|UInt8|Int32|Int64|Bool|Int4|FP8|FP4|E8M0)\b", re.IGNORECASE)
 _FLOATS = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float4_e2m1fn", "int8", "int4")
+_SCALAR = re.compile(r"_(?:alpha|beta)$")
+"""Factors of a matrix product that Myelin lists as inputs; always Float, whatever the product computes in."""
 _TF32_TACTIC = re.compile(r"(?:^|_)\w*tf32", re.IGNORECASE)
 
 
@@ -159,7 +161,7 @@ def precision_of(
     found = dtype_of(weights)
     if found is None:
         kinds_out = {t.dtype for t in outputs if t.dtype}
-        kinds = {t.dtype for t in (*inputs, *outputs) if t.dtype}
+        kinds = {t.dtype for t in (*inputs, *outputs) if t.dtype and not _SCALAR.search(t.name)}
         floats = {k for k in kinds if k in _FLOATS}
         if kind in ("Reformat", "NoOp", "Cast", "copy") and len(kinds_out) == 1:
             found = next(iter(kinds_out))

@@ -20,7 +20,6 @@ _REFORMAT = re.compile(r"^Reformatting CopyNode for (?:Input|Output) Tensor \d+ 
 _FOREIGN = re.compile(r"^\{ForeignNode\[(.*)\.\.\.(.*)\]\}$", re.DOTALL)
 _MYELIN_SUFFIX = re.compile(r"_myl\d+_\d+$")
 _PROFILE_SUFFIX = re.compile(r" \[profile (\d+)\]$")
-_TENSOR_SUFFIX = re.compile(r"(?:\.\d+)?(?:_\d+)?_myl\d+$")
 _MADE_UP = re.compile(
     r"^(?:\(Unnamed Layer\* \d+\)|ONNXTRT_|unsqueeze_node_after_|copied_squeeze_after_|squeeze_after_|__my[el]|"
     r"Reformatted (?:Input|Output) Tensor)"
@@ -122,7 +121,7 @@ def map_layers(layers: Sequence[LayerInfo], index: NodeIndex | None = None) -> t
 
     Without `index` nothing can be checked: metadata and name parts are taken as they stand, tensors are not used.
     """
-    edges = {_bare_tensor(t.name) for layer in layers for t in (*layer.inputs, *layer.outputs)}
+    edges = {t.name for layer in layers for t in (*layer.inputs, *layer.outputs)}
     return tuple(_map_layer(layer, index, edges) for layer in layers)
 
 
@@ -133,6 +132,9 @@ def _map_layer(layer: LayerInfo, index: NodeIndex | None, edges: set[str]) -> La
         nodes = _known(names, index)
         if nodes:
             return replace(layer, nodes=nodes, nodes_from="metadata")
+    if layer.type == "Constant":  # named after the tensor it holds, which a node may have made
+        made = None if index is None else index.producers.get(_FOLDED_SUFFIX.sub("", layer.name))
+        return layer if made is None else replace(layer, nodes=(made,), nodes_from="tensors")
     nodes = _known(name_parts(layer.name), index)
     whole_range = not _FOREIGN.match(split_profile(layer.name)[0])
     if nodes and (whole_range or index is None):
@@ -160,25 +162,31 @@ def _lookup(name: str, index: NodeIndex) -> NodeId | None:
 
 
 def _between(layer: LayerInfo, index: NodeIndex, edges: set[str]) -> tuple[NodeId, ...]:
-    """Nodes met walking back from the layer's outputs until a tensor that exists between layers."""
-    outputs = [_bare_tensor(t.name) for t in layer.outputs]
+    """Nodes met walking back from the layer's outputs to its inputs.
+
+    None when the walk does not end at the layer's inputs, or meets a tensor that another layer makes: then the
+    engine's names are not those of the ONNX tensors.
+    """
+    own = {t.name for t in layer.inputs}
     found: dict[NodeId, None] = {}
-    open_tensors = [t for t in outputs if t in index.producers]
-    while open_tensors:
-        node = index.producers[open_tensors.pop()]
-        if node in found:
+    met = False
+    waiting = [t.name for t in layer.outputs]
+    while waiting:
+        node = index.producers.get(waiting.pop())
+        if node is None or node in found:
             continue
         found[node] = None
-        open_tensors.extend(
-            t for t in index.inputs[node] if t in index.producers and t not in edges and index.producers[t] not in found
-        )
+        for tensor in index.inputs[node]:
+            if tensor in own:
+                met = True
+            elif tensor in edges:
+                return ()
+            else:
+                waiting.append(tensor)
+    if not met:
+        return ()
     order = {node: rank for rank, node in enumerate(index.inputs)}
     return tuple(sorted(found, key=order.__getitem__))
-
-
-def _bare_tensor(name: str) -> str:
-    """The ONNX tensor name in an engine tensor name such as `/Relu_output_0.1_2_myl0`."""
-    return _TENSOR_SUFFIX.sub("", name)
 
 
 def _mangle(name: str) -> str:

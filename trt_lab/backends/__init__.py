@@ -7,11 +7,15 @@ import difflib
 from trt_lab.backends.base import Backend
 from trt_lab.backends.onnxruntime import OnnxRuntime
 from trt_lab.backends.recorded import Recorded
+from trt_lab.backends.tensorrt.backend import TensorRt
+from trt_lab.backends.tensorrt_rtx import TensorRtRtx
 from trt_lab.errors import UsageError
 from trt_lab.types import BackendInfo
 
 _BACKENDS: tuple[Backend, ...] = (
     OnnxRuntime(),
+    TensorRt(),
+    TensorRtRtx(),
     Recorded(),
 )
 """One line a backend. Their modules import without the libraries they drive; `info()` says what is missing."""

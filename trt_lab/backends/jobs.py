@@ -108,6 +108,11 @@ def _execute(request: Request, out: Path, on_progress: OnProgress) -> Outcome:
     samples = open_samples(request.samples_dir)
     built = backend.build(model, request.options, _scaled(on_progress, 0.0, BUILD_SHARE))
     engine_file = _write_engine(out, built)
+    here = backend.info()
+    if not here.can_run:  # built here, to be run elsewhere
+        on_progress(Progress("done", 1.0, here.reason))
+        facts = {**built.facts, "not_run": here.reason}
+        return Outcome(built.layers, (), (), built.log, built.build_s, 0.0, facts, engine_file=engine_file)
     runner = backend.open(built)
     try:
         started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Optimisation profiles checked against the model before anything is built: sizes that are missing, 0 or contradictory."""
+"""Optimisation profiles checked against the model before a build: sizes that are missing, 0 or contradictory."""
 
 from __future__ import annotations
 
@@ -224,15 +224,18 @@ def _check_smallest(model: Model, profile: Mapping[str, ShapeRange], number: int
         for value in node.outputs:
             if not value.is_graph_output():
                 value.shape = None
-    view = GraphView.of(Model.from_ir(copy, path=model.path))
+    before, view = GraphView.of(model), GraphView.of(Model.from_ir(copy, path=model.path))
     where = "" if number is None else f"profile {number}: "
     for node in view.graphs[""].nodes:
         for tensor in view.nodes[node].outputs:
             shape = view.tensors[tensor].shape if tensor else None
-            bad = [d for d in shape or () if isinstance(d, int) and d < 0]
-            if bad:
+            if _has_negative(shape) and not _has_negative(before.tensors[tensor].shape if tensor else None):
                 sizes = ", ".join(f"{r.name} {_x(r.min)}" for r in profile.values())
                 raise UsageError(
                     f"{where}at min ({sizes}) node '{node}' ({view.nodes[node].op_type}) would make a tensor of "
                     f"shape ({_shape_text(shape)}): min is too small for it; raise min"
                 )
+
+
+def _has_negative(shape: Shape | None) -> bool:
+    return any(isinstance(size, int) and size < 0 for size in shape or ())

@@ -10,7 +10,7 @@ from typing import Any
 
 from trt_lab.backends.base import Built, Runner
 from trt_lab.backends.tensorrt import device
-from trt_lab.backends.tensorrt.build import describe, prepare, serialize, shown_name
+from trt_lab.backends.tensorrt.build import describe, prepare, require_layers, serialize
 from trt_lab.backends.tensorrt.cache import OFF
 from trt_lab.backends.tensorrt.dump import parse_dump
 from trt_lab.backends.tensorrt.log import collect, summarize
@@ -47,7 +47,8 @@ class TensorRtRtx:
         """Builds for `options.compute_capability` (default SM86).
 
         Raises:
-            UsageError, InputError, BuildError, EditError, BackendUnavailableError, CancelledError: See `prepare` and `serialize`.
+            UsageError, InputError, EditError: Options, shapes or plan do not fit; see `prepare`.
+            BuildError, BackendUnavailableError, CancelledError: See `serialize`.
         """
         library = load("tensorrt_rtx")
         _refuse(options)
@@ -64,7 +65,7 @@ class TensorRtRtx:
         with collect(library, options.log_severity) as log:
             made = serialize(library, prepared, options, on_progress, log, configure=configure)
             layers = layers_from(parse_dump(log.layer_dump), name="build log", index=prepared.index).layers
-        layers = shown_name(layers, library.title)
+        layers = require_layers(layers, library.title)
         precision, _ = describe(prepared, options, layers)
         facts = {**made.facts, **precision, "sha256": remember(made.engine), "log": summarize(log.lines)}
         return Built(layers, tuple(log.lines), made.seconds, facts, made.engine, handle=options)

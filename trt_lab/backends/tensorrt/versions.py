@@ -1,0 +1,146 @@
+"""The TensorRT library of this Python: which version, and what that version can do.
+
+The only place that asks the version. Everything else asks a `Library` what it can do.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from trt_lab.errors import BackendUnavailableError
+from trt_lab.types import JsonValue
+
+Kind = Literal["tensorrt", "tensorrt_rtx"]
+
+_MODULES: dict[Kind, tuple[str, ...]] = {
+    "tensorrt": ("tensorrt", "tensorrt_bindings"),
+    "tensorrt_rtx": ("tensorrt_rtx", "tensorrt_rtx_bindings"),
+}
+_DISTRIBUTIONS: dict[Kind, tuple[str, ...]] = {
+    "tensorrt": ("tensorrt_cu13_bindings", "tensorrt_cu12_bindings", "tensorrt-cu13", "tensorrt-cu12", "tensorrt"),
+    "tensorrt_rtx": ("tensorrt_rtx_cu13_bindings", "tensorrt_rtx_cu12_bindings", "tensorrt_rtx"),
+}
+_EXTRAS: dict[Kind, str] = {"tensorrt": "tensorrt", "tensorrt_rtx": "rtx"}
+_TITLES: dict[Kind, str] = {"tensorrt": "TensorRT", "tensorrt_rtx": "TensorRT for RTX"}
+
+
+@dataclass(frozen=True)
+class Library:
+    """A loaded TensorRT.
+
+    Attributes:
+        kind: Full TensorRT or TensorRT for RTX.
+        module: The Python module of the bindings.
+        version: As the library writes it.
+    """
+
+    kind: Kind
+    module: Any
+    version: str
+
+    @property
+    def title(self) -> str:
+        """Name and version for people."""
+        return f"{_TITLES[self.kind]} {self.version}"
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The version as numbers, to compare."""
+        return _numbers(self.version)
+
+    @property
+    def weakly_typed(self) -> bool:
+        """Whether the builder may be asked for FP16, BF16 and INT8 (10.x). 11 and RTX take types from the ONNX only."""
+        return hasattr(self.module.BuilderFlag, "FP16")
+
+    @property
+    def named_capability(self) -> bool:
+        """Whether an engine can be built for a GPU that is not there, by its compute capability (RTX)."""
+        return self.kind == "tensorrt_rtx"
+
+    @property
+    def unfused_debug_tensors(self) -> bool:
+        """Whether debug tensors can be had without breaking fusion (10.11 and later)."""
+        return hasattr(self.module.INetworkDefinition, "mark_unfused_tensors_as_debug_tensors")
+
+    @property
+    def editable_timing_cache(self) -> bool:
+        """Whether single entries of the timing cache can be read and pinned (10.9 and later)."""
+        return hasattr(self.module.BuilderFlag, "EDITABLE_TIMING_CACHE")
+
+    def creation_flags(self, *, strongly_typed: bool) -> int:
+        """Flags for `create_network`. Version 11 accepts STRONGLY_TYPED and ignores it."""
+        flags = self.module.NetworkDefinitionCreationFlag
+        if strongly_typed and hasattr(flags, "STRONGLY_TYPED"):
+            return 1 << int(flags.STRONGLY_TYPED)
+        return 0
+
+
+def installed_version(kind: Kind) -> str | None:
+    """Version of the installed library, without loading it; None if it is not installed."""
+    if not any(_can_find(name) for name in _MODULES[kind]):
+        return None
+    for name in _DISTRIBUTIONS[kind]:
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return "unknown"
+
+
+def describe_version(version: str) -> dict[str, JsonValue]:
+    """What `doctor` says of an installed full TensorRT that is not loaded: its networks, how tensors inside are seen."""
+    numbers = _numbers(version)
+    debug = "probes"
+    if (10, 0) <= numbers[:2] < (10, 11):
+        debug = "probes; debug tensors are not used, since mark_debug ends the process on this version"
+    return {
+        "networks": "strongly typed" if numbers[:1] >= (11,) else "weakly and strongly typed",
+        "tensors_inside": debug,
+    }
+
+
+def missing_reason(kind: Kind) -> str:
+    """What to say when the library is not installed."""
+    return f"{_TITLES[kind]} is not installed: pip install trt-lab[{_EXTRAS[kind]}]"
+
+
+@lru_cache(maxsize=2)
+def load(kind: Kind) -> Library:
+    """Loads the library; 10 s the first time for full TensorRT.
+
+    Raises:
+        BackendUnavailableError: Not installed, or installed but a shared library cannot be loaded.
+    """
+    names = [name for name in _MODULES[kind] if _can_find(name)]
+    if not names:
+        raise BackendUnavailableError(missing_reason(kind) + ".")
+    failure: BaseException | None = None
+    for name in names:
+        try:
+            module = importlib.import_module(name)
+        except (ImportError, OSError) as error:
+            failure = error
+            continue
+        return Library(kind, module, str(module.__version__))
+    raise BackendUnavailableError(
+        f"{_TITLES[kind]} is installed but cannot be loaded: {failure}. "
+        "Install bindings and libraries of the same version and CUDA."
+    ) from failure
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
+def _can_find(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
