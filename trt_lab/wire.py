@@ -27,12 +27,17 @@ class Done(Message):
     """The request was carried out; there is nothing to tell."""
 
 
+class PingRequest(Message):
+    """Is the kernel there? Every channel answers it."""
+
+    kind: Literal["ping"] = "ping"
+
+
 # --- graph -------------------------------------------------------------------------------------
 
-ItemKind = Literal["node", "scope", "open_scope", "input", "output", "portal", "constant"]
-"""What a box is. `scope` is collapsed, `open_scope` is a container drawn behind what it holds."""
-
-ITEM_KINDS: tuple[ItemKind, ...] = ("node", "scope", "open_scope", "input", "output", "portal", "constant")
+ItemKind = Literal["frame", "scope", "node", "input", "output", "outer", "portal"]
+"""What a box is, as in `graph.layout`: a `scope` is closed, a `frame` is an open one and stands behind what it holds, an
+`outer` is a tensor of an outer graph, a `portal` the end of an edge that is not drawn through."""
 
 OpClass = Literal[
     "tensor", "convolution", "matmul", "normalisation", "activation", "elementwise", "reduction", "control", "other"
@@ -46,11 +51,17 @@ MARKS: tuple[Mark, ...] = ("none", "same", "differs", "not_comparable")
 
 
 class SceneRequest(Message):
-    """The drawing of one graph. `expanded` None leaves the choice to Python."""
+    """The drawing of one graph.
+
+    Attributes:
+        expanded: Scopes to draw open; None leaves the choice to Python.
+        open: Scopes to draw open besides.
+    """
 
     kind: Literal["graph.scene"] = "graph.scene"
     graph: str = ""
     expanded: list[str] | None = None
+    open: list[str] = []
 
 
 class Crumb(Message):
@@ -63,14 +74,16 @@ class Crumb(Message):
 class Scene(Message):
     """Boxes and edges of one graph.
 
-    Arrays: `x y w h` (float32, an item each, centre-free: x, y is the upper left corner), `kind` (uint8, index into
-    `kinds`), `rank` (int32), `count` (int32, nodes in a scope, else 1), `op_class` (uint8, index into `op_classes`);
-    `edge_from edge_to` (int32, items), `edge_tensor` (int32, index into `tensors`).
+    Arrays: `x y w h` (float32, an item each; x, y is the upper left corner), `kind` (uint8, index into
+    `kinds`), `count` (int32, nodes in a scope, else 1), `parent` (int32, the frame an item stands in, -1 at the
+    top), `peer` (int32, for portals the item at the other end, else -1), `op_class` (uint8, index into `op_classes`);
+    `edge_from edge_to` (int32, items), `edge_tensor` (int32, index into `tensors`), `edge_start` (int32, an edge each
+    and one more: where its points start), `point_x point_y` (float32, the points of all edges, ends included).
 
     Attributes:
-        ids: An id for each item: node, scope path, tensor (inputs, outputs, constants, portals).
+        ids: An id for each item: node, scope path, tensor (inputs, outputs, portals).
         labels, details: First and second line in each box.
-        jumps: For portals the id of the item to jump to, else "".
+        tensor_labels: Type and shape of each tensor, for its edges.
         nested: Paths of the graphs inside a node, by node id.
         notes: What the reader of the model has to say, a line each.
     """
@@ -79,17 +92,16 @@ class Scene(Message):
     title: str
     expanded: list[str]
     crumbs: list[Crumb]
-    kinds: list[ItemKind] = list(ITEM_KINDS)
+    kinds: list[ItemKind]
     op_classes: list[str]
     ids: list[str]
     labels: list[str]
     details: list[str]
-    jumps: list[str]
     tensors: list[str]
+    tensor_labels: list[str]
     nested: dict[str, list[str]]
     notes: list[str] = []
     nodes: int
-    total_nodes: int
 
 
 class PlaceRequest(Message):
@@ -152,7 +164,7 @@ class Card(Message):
     """
 
     id: str
-    what: Literal["node", "scope", "input", "output", "constant"]
+    what: Literal["node", "scope", "tensor"]
     title: str
     subtitle: str
     made_up: bool = False
@@ -176,14 +188,14 @@ class SearchRequest(Message):
 class Hit(Message):
     """One line of the search results."""
 
-    what: Literal["node", "tensor", "scope", "initializer"]
+    what: Literal["node", "tensor", "scope"]
     id: str
     label: str
     detail: str
 
 
 class Hits(Message):
-    """`total` counts what was found beyond `limit` too, where that is known."""
+    """Search results, best first."""
 
     hits: list[Hit]
 
@@ -198,11 +210,10 @@ class ColoursRequest(Message):
 
 
 class LegendEntry(Message):
-    """One colour of the legend. `pattern` tells it apart without colour."""
+    """One colour of the legend."""
 
     label: str
     slot: int
-    pattern: Literal["plain", "stripes", "dots", "cross", "band"] = "plain"
 
 
 class Colours(Message):
@@ -213,6 +224,7 @@ class Colours(Message):
     Under a collapsed scope the worst of what it holds counts.
 
     Attributes:
+        figures: What to write in the second line of an item instead of its detail, "" for none.
         scale: Set for `error` and `time`: labels of its low and high end.
         missing: Why there is nothing to show yet, "" if there is.
     """
@@ -365,6 +377,7 @@ class FigureChanged(Message):
 
 
 REQUESTS: tuple[tuple[type[Message], type[Message]], ...] = (
+    (PingRequest, Done),
     (SceneRequest, Scene),
     (PlaceRequest, Place),
     (CardRequest, Card),

@@ -16,7 +16,7 @@ export interface BokehRequest {
  */
 export interface Card {
   id: string;
-  what: "node" | "scope" | "input" | "output" | "constant";
+  what: "node" | "scope" | "tensor";
   title: string;
   subtitle: string;
   made_up: boolean;
@@ -70,6 +70,7 @@ export interface CardTensor {
  * Under a collapsed scope the worst of what it holds counts.
  *
  * Attributes:
+ *     figures: What to write in the second line of an item instead of its detail, "" for none.
  *     scale: Set for `error` and `time`: labels of its low and high end.
  *     missing: Why there is nothing to show yet, "" if there is.
  */
@@ -139,13 +140,13 @@ export interface GraphChanged {
 
 /** One line of the search results. */
 export interface Hit {
-  what: "node" | "tensor" | "scope" | "initializer";
+  what: "node" | "tensor" | "scope";
   id: string;
   label: string;
   detail: string;
 }
 
-/** `total` counts what was found beyond `limit` too, where that is known. */
+/** Search results, best first. */
 export interface Hits {
   hits: Hit[];
 }
@@ -157,11 +158,15 @@ export interface KeepRequest {
   on: boolean;
 }
 
-/** One colour of the legend. `pattern` tells it apart without colour. */
+/** One colour of the legend. */
 export interface LegendEntry {
   label: string;
   slot: number;
-  pattern: "plain" | "stripes" | "dots" | "cross" | "band";
+}
+
+/** Is the kernel there? Every channel answers it. */
+export interface PingRequest {
+  kind: "ping";
 }
 
 /** `item` is the id of the box that stands for what was asked for. */
@@ -217,14 +222,16 @@ export interface RowsRequest {
 /**
  * Boxes and edges of one graph.
  *
- * Arrays: `x y w h` (float32, an item each, centre-free: x, y is the upper left corner), `kind` (uint8, index into
- * `kinds`), `rank` (int32), `count` (int32, nodes in a scope, else 1), `op_class` (uint8, index into `op_classes`);
- * `edge_from edge_to` (int32, items), `edge_tensor` (int32, index into `tensors`).
+ * Arrays: `x y w h` (float32, an item each; x, y is the upper left corner), `kind` (uint8, index into
+ * `kinds`), `count` (int32, nodes in a scope, else 1), `parent` (int32, the frame an item stands in, -1 at the
+ * top), `peer` (int32, for portals the item at the other end, else -1), `op_class` (uint8, index into `op_classes`);
+ * `edge_from edge_to` (int32, items), `edge_tensor` (int32, index into `tensors`), `edge_start` (int32, an edge each
+ * and one more: where its points start), `point_x point_y` (float32, the points of all edges, ends included).
  *
  * Attributes:
- *     ids: An id for each item: node, scope path, tensor (inputs, outputs, constants, portals).
+ *     ids: An id for each item: node, scope path, tensor (inputs, outputs, portals).
  *     labels, details: First and second line in each box.
- *     jumps: For portals the id of the item to jump to, else "".
+ *     tensor_labels: Type and shape of each tensor, for its edges.
  *     nested: Paths of the graphs inside a node, by node id.
  *     notes: What the reader of the model has to say, a line each.
  */
@@ -233,24 +240,30 @@ export interface Scene {
   title: string;
   expanded: string[];
   crumbs: Crumb[];
-  kinds: ("node" | "scope" | "open_scope" | "input" | "output" | "portal" | "constant")[];
+  kinds: ("frame" | "scope" | "node" | "input" | "output" | "outer" | "portal")[];
   op_classes: string[];
   ids: string[];
   labels: string[];
   details: string[];
-  jumps: string[];
   tensors: string[];
+  tensor_labels: string[];
   nested: Record<string, string[]>;
   notes: string[];
   nodes: number;
-  total_nodes: number;
 }
 
-/** The drawing of one graph. `expanded` None leaves the choice to Python. */
+/**
+ * The drawing of one graph.
+ *
+ * Attributes:
+ *     expanded: Scopes to draw open; None leaves the choice to Python.
+ *     open: Scopes to draw open besides.
+ */
 export interface SceneRequest {
   kind: "graph.scene";
   graph?: string;
   expanded?: string[] | null;
+  open?: string[];
 }
 
 /** Nodes, tensors and scopes that match. */
@@ -274,6 +287,7 @@ export interface TableQuery {
 
 /** Kind of each request, what it holds, and what it is answered with. */
 export interface Requests {
+  "ping": { request: PingRequest; reply: Done };
   "graph.scene": { request: SceneRequest; reply: Scene };
   "graph.place": { request: PlaceRequest; reply: Place };
   "graph.card": { request: CardRequest; reply: Card };
@@ -297,7 +311,7 @@ export interface Events {
   "figure.changed": FigureChanged;
 }
 
-export type ItemKind = "node" | "scope" | "open_scope" | "input" | "output" | "portal" | "constant";
+export type ItemKind = "frame" | "scope" | "node" | "input" | "output" | "outer" | "portal";
 
 export type OpClass = "tensor" | "convolution" | "matmul" | "normalisation" | "activation" | "elementwise" | "reduction" | "control" | "other";
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from trt_lab import wire
+from trt_lab.graph.layout import KINDS
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "labextension" / "scripts" / "generate_wire.py"
@@ -40,4 +41,4 @@ def test_no_request_has_a_field_that_the_envelope_needs() -> None:
 
 def test_marks_and_kinds_match_their_literals() -> None:
     assert wire.Mark.__args__ == wire.MARKS
-    assert wire.ItemKind.__args__ == wire.ITEM_KINDS
+    assert wire.ItemKind.__args__ == KINDS

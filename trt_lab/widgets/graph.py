@@ -1,0 +1,211 @@
+"""The graph of a model on a canvas: click, probe, keep in FP32, colour by what was measured."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anywidget
+import traitlets
+
+from trt_lab.errors import UsageError
+from trt_lab.graph.layout import Layout, layout
+from trt_lab.graph.search import search
+from trt_lab.graph.tree import default_expanded
+from trt_lab.graph.view import GraphView
+from trt_lab.types import TensorStats
+from trt_lab.widgets.channel import Call, Channel, Reply
+from trt_lab.widgets.graph_card import Known, make_card
+from trt_lab.widgets.graph_paint import Measured, make_colours
+from trt_lab.widgets.graph_scene import make_scene, place_of
+from trt_lab.widgets.graph_static import static_html
+from trt_lab.wire import (
+    Card,
+    CardRequest,
+    ColoursChanged,
+    ColoursRequest,
+    GraphChanged,
+    Hit,
+    Hits,
+    KeepRequest,
+    Place,
+    PlaceRequest,
+    ProbeRequest,
+    SceneRequest,
+    SearchRequest,
+)
+
+if TYPE_CHECKING:
+    from trt_lab.record import Record
+
+NO_MODEL = "No model open."
+_LAYOUTS_KEPT = 4
+
+OnToggle = Callable[[str, bool], None]
+"""Called with a tensor or node, and whether it was switched on."""
+
+
+class GraphWidget(anywidget.AnyWidget):
+    """Shows one model. It keeps what is shown and forwards what is clicked; it changes no model.
+
+    Args:
+        view: The model to show, or None.
+    """
+
+    _esm = Path(__file__).parent / "static" / "graph.js"
+
+    selected = traitlets.Unicode().tag(sync=True)
+    """Node, scope path or tensor that is chosen. Type: str. Default: "", nothing."""
+
+    selected_tensor = traitlets.Unicode().tag(sync=True)
+    """Tensor that is chosen; its edges are lit. Type: str. Default: "", none."""
+
+    probes = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """Probed tensors. Type: list of str. Default: []."""
+
+    kept = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """Nodes kept in FP32. Type: list of str. Default: []."""
+
+    colour_by = traitlets.Enum(["type", "error", "time", "precision"], "type").tag(sync=True)
+    """What colours tell. Type: str. Default: "type"."""
+
+    empty = traitlets.Unicode(NO_MODEL).tag(sync=True)
+    """What stands in place of a graph; "" while there is one. Type: str. Default: "No model open."."""
+
+    def __init__(self, view: GraphView | None = None, **traits: Any) -> None:
+        self._lock = threading.RLock()
+        self._view = view
+        self._measured = Measured()
+        self._layer_lines: dict[str, list[str]] = {}
+        self._layouts: dict[tuple[str, frozenset[str]], Layout] = {}
+        self._on_probe: list[OnToggle] = []
+        self._on_keep: list[OnToggle] = []
+        super().__init__(empty="" if view is not None else NO_MODEL, **traits)
+        self._channel = Channel(self)
+        handle = self._channel.handle
+        handle(SceneRequest, self._scene, background=True)
+        handle(ColoursRequest, self._colours, background=True)
+        handle(CardRequest, self._card, background=True)
+        handle(SearchRequest, self._search, background=True)
+        handle(PlaceRequest, self._place)
+        handle(ProbeRequest, self._probe)
+        handle(KeepRequest, self._keep)
+        self.observe(lambda _change: self._channel.emit(ColoursChanged()), ["probes", "kept"])
+
+    # --- for the owner -------------------------------------------------------------------
+
+    def set_view(self, view: GraphView | None, empty: str = NO_MODEL) -> None:
+        """Shows another model, or none and `empty` in its place; what was measured is forgotten."""
+        with self._lock:
+            self._view, self._measured, self._layer_lines = view, Measured(), {}
+            self._layouts.clear()
+        with self.hold_sync():
+            self.selected, self.selected_tensor, self.probes, self.kept = "", "", [], []
+            self.empty = "" if view is not None else empty
+        self._channel.emit(GraphChanged())
+
+    def set_results(self, tensors: Iterable[TensorStats], record: Record | None) -> None:
+        """Shows marks and errors of a diff, and layers and times of an engine.
+
+        Args:
+            tensors: Of the newest diff; none when there is none.
+            record: Of the newest engine.
+        """
+        layers = tuple(record.layers) if record is not None else ()
+        times = {time.index: time.average_ms for time in record.times} if record is not None else {}
+        lines: dict[str, list[str]] = {}
+        for layer in layers:
+            parts = [f"{layer.index}: {layer.name}", layer.type, layer.precision or ""]
+            if layer.index in times:
+                parts.append(f"{times[layer.index]:.3g} ms")
+            for node in layer.nodes:
+                lines.setdefault(node, []).append(" · ".join(part for part in parts if part))
+        with self._lock:
+            self._measured = Measured({entry.name: entry for entry in tensors}, layers, times)
+            self._layer_lines = lines
+        self._channel.emit(ColoursChanged())
+
+    def on_probe(self, callback: OnToggle) -> None:
+        """Calls `callback(tensor, on)` when a probe is put on or taken off; its TrtLabError is shown on the card."""
+        self._on_probe.append(callback)
+
+    def on_keep(self, callback: OnToggle) -> None:
+        """Calls `callback(node, on)` when a node is to be kept in FP32, or given back."""
+        self._on_keep.append(callback)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if bundle is None:
+            return None
+        data, metadata = bundle
+        with self._lock:
+            view = self._view
+        text = f"GraphWidget({view.model.name}, {len(view.nodes)} nodes)" if view is not None else "GraphWidget()"
+        data = {**data, "text/plain": text}
+        if view is not None:
+            data["text/html"] = static_html(view)
+        return data, metadata
+
+    # --- for the browser -----------------------------------------------------------------
+
+    def _open_view(self) -> GraphView:
+        with self._lock:
+            if self._view is None:
+                raise UsageError("no model is open")
+            return self._view
+
+    def _layout(self, view: GraphView, graph: str, expanded: frozenset[str]) -> Layout:
+        """The layout of that choice, of which the newest few are kept."""
+        key = (graph, expanded)
+        with self._lock:
+            known = self._layouts.pop(key, None) if view is self._view else None
+        made = known or layout(view, expanded, graph)
+        with self._lock:
+            if view is self._view:
+                self._layouts[key] = made
+                while len(self._layouts) > _LAYOUTS_KEPT:
+                    del self._layouts[next(iter(self._layouts))]
+        return made
+
+    def _scene(self, request: SceneRequest, call: Call) -> Reply:
+        view = self._open_view()
+        view.scopes(request.graph)  # an unknown graph is refused before anything is chosen for it
+        chosen = default_expanded(view, graph=request.graph) if request.expanded is None else request.expanded
+        made = self._layout(view, request.graph, frozenset(chosen) | frozenset(request.open))
+        call.check()
+        with self._lock:
+            if view is self._view:
+                self._layouts[request.graph, made.expanded] = made
+        return Reply(*make_scene(view, made))
+
+    def _colours(self, request: ColoursRequest, call: Call) -> Reply:
+        view = self._open_view()
+        made = self._layout(view, request.graph, frozenset(request.expanded))
+        with self._lock:
+            measured = self._measured
+        return Reply(*make_colours(view, made, request.by, measured, tuple(self.probes), tuple(self.kept)))
+
+    def _card(self, request: CardRequest, call: Call) -> Card:
+        view = self._open_view()
+        with self._lock:
+            stats, layers = self._measured.stats, self._layer_lines
+        return make_card(view, request.item, Known(tuple(self.probes), tuple(self.kept), stats, layers))
+
+    def _search(self, request: SearchRequest, call: Call) -> Hits:
+        found = search(self._open_view(), request.query, request.limit)
+        return Hits(hits=[Hit(what=hit.kind, id=hit.id, label=hit.label, detail=hit.detail) for hit in found])
+
+    def _place(self, request: PlaceRequest, call: Call) -> Place:
+        return place_of(self._open_view(), request.item)
+
+    def _probe(self, request: ProbeRequest, call: Call) -> None:
+        self._open_view().tensor(request.tensor)
+        for callback in self._on_probe:
+            callback(request.tensor, request.on)
+
+    def _keep(self, request: KeepRequest, call: Call) -> None:
+        self._open_view().node(request.node)
+        for callback in self._on_keep:
+            callback(request.node, request.on)

@@ -1,0 +1,183 @@
+"""Colours and marks of the boxes of a layout, from a diff and an engine. A closed scope shows its worst, or its sum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trt_lab.graph.layout import KINDS, Layout
+from trt_lab.graph.view import GraphView
+from trt_lab.types import LayerInfo, NodeId, TensorId, TensorStats
+from trt_lab.widgets.graph_card import figure_of
+from trt_lab.widgets.graph_scene import CLASS_NAMES, op_class
+from trt_lab.wire import MARKS, ColourBy, Colours, LegendEntry
+
+_SEVERITY = {"same": 1, "not_comparable": 2, "differs": 3}
+_MARK_OF_SEVERITY = (0, MARKS.index("same"), MARKS.index("not_comparable"), MARKS.index("differs"))
+_PRECISION_SLOTS = {"float32": 1, "float16": 3, "bfloat16": 5, "int8": 6, "int64": 0, "int32": 0}
+_MIXED = 8
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured.
+
+    Attributes:
+        stats: Newest diff, by tensor.
+        layers: Of the newest engine.
+        times_ms: Average time of each layer, by its index.
+    """
+
+    stats: Mapping[str, TensorStats] = field(default_factory=dict)
+    layers: tuple[LayerInfo, ...] = ()
+    times_ms: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass
+class _Sheet:
+    """Columns to fill, an entry a box."""
+
+    slot: np.ndarray
+    level: np.ndarray
+    figures: list[str]
+    legend: list[LegendEntry] = field(default_factory=list)
+    scale: tuple[str, str] | None = None
+    missing: str = ""
+
+
+def make_colours(
+    view: GraphView,
+    layout: Layout,
+    by: ColourBy,
+    measured: Measured,
+    probes: Collection[str],
+    kept: Collection[str],
+) -> tuple[Colours, dict[str, np.ndarray]]:
+    """The message and its arrays; see `wire.Colours`."""
+    count = len(layout.ids)
+    sheet = _Sheet(np.full(count, -1, np.int16), np.full(count, np.nan, np.float32), [""] * count)
+    _by_type(layout, sheet, tell=by == "type")
+    if by == "error":
+        _by_error(view, layout, sheet, measured.stats)
+    elif by == "time":
+        _by_time(layout, sheet, measured)
+    elif by == "precision":
+        _by_precision(layout, sheet, measured.layers)
+    severity = np.zeros(count, np.uint8)
+    for tensor, stats in measured.stats.items():
+        for index in _boxes_of_tensor(view, layout, tensor):
+            severity[index] = max(severity[index], _SEVERITY[stats.verdict])
+    arrays = {
+        "slot": sheet.slot,
+        "level": sheet.level,
+        "mark": np.array(_MARK_OF_SEVERITY, np.uint8)[severity],
+        "probed": _flags(count, (index for tensor in probes for index in _boxes_of_tensor(view, layout, tensor)[:1])),
+        "kept": _flags(count, (layout.index_of(node) for node in kept)),
+    }
+    colours = Colours(by=by, legend=sheet.legend, scale=sheet.scale, figures=sheet.figures, missing=sheet.missing)
+    return colours, arrays
+
+
+def _flags(count: int, indices: Iterable[int | None]) -> np.ndarray:
+    flags = np.zeros(count, np.uint8)
+    flags[[index for index in indices if index is not None]] = 1
+    return flags
+
+
+def _boxes_of_tensor(view: GraphView, layout: Layout, tensor: str) -> list[int]:
+    """The box that makes a tensor first, then the model input or output that it is."""
+    info = view.tensors.get(TensorId(tensor))
+    if info is None:
+        return []
+    maker = layout.index_of(info.producer) if info.producer is not None and info.graph == layout.graph else None
+    pill = _pills(layout).get(tensor)
+    return [index for index in (maker, pill) if index is not None]
+
+
+def _pills(layout: Layout) -> dict[str, int]:
+    wanted = {KINDS.index("input"), KINDS.index("output"), KINDS.index("outer")}
+    return {layout.ids[index]: index for index, kind in enumerate(layout.kinds.tolist()) if kind in wanted}
+
+
+def _by_type(layout: Layout, sheet: _Sheet, *, tell: bool) -> None:
+    """Nodes by class of operator. The other ways of colouring start from plain boxes."""
+    if not tell:
+        return
+    node = KINDS.index("node")
+    seen: set[int] = set()
+    for index, kind in enumerate(layout.kinds.tolist()):
+        if kind == node:
+            sheet.slot[index] = op_class(layout.op_types[index])
+            seen.add(int(sheet.slot[index]))
+    sheet.legend += [LegendEntry(label=CLASS_NAMES[slot], slot=slot) for slot in sorted(seen)]
+
+
+def _by_error(view: GraphView, layout: Layout, sheet: _Sheet, stats: Mapping[str, TensorStats]) -> None:
+    """Largest absolute error on a logarithmic scale; NaN and infinities count as the worst."""
+    if not stats:
+        sheet.missing = "No diff yet: press Build."
+        return
+    finite = [entry.max_abs for entry in stats.values() if entry.max_abs is not None and entry.max_abs > 0]
+    low, high = (min(finite), max(finite)) if finite else (1e-6, 1.0)
+    low = max(low, high * 1e-8)
+    span = math.log10(high / low) if high > low else 1.0
+    for tensor, entry in stats.items():
+        if entry.nan_only_a or entry.inf_mismatch:
+            level = 1.0
+        elif entry.max_abs is None:
+            continue
+        else:
+            level = max(0.0, math.log10(max(entry.max_abs, low) / low) / span) if high > low else float(entry.max_abs > 0)
+        for index in _boxes_of_tensor(view, layout, tensor):
+            if not level < sheet.level[index]:
+                sheet.level[index], sheet.figures[index] = level, figure_of(entry)
+    sheet.scale = (f"max abs {low:.1g}", f"{high:.1g}")
+
+
+def _layers_of_boxes(layout: Layout, layers: Iterable[LayerInfo]) -> dict[int, dict[int, LayerInfo]]:
+    """For each box the layers that its nodes went into, by their index."""
+    found: dict[int, dict[int, LayerInfo]] = {}
+    for layer in layers:
+        for node in layer.nodes:
+            index = layout.index_of(NodeId(node))
+            if index is not None:
+                found.setdefault(index, {})[layer.index] = layer
+    return found
+
+
+def _by_time(layout: Layout, sheet: _Sheet, measured: Measured) -> None:
+    """Sum of the layers that a box went into; a layer counts fully for each of its nodes."""
+    if not measured.times_ms:
+        sheet.missing = "No layer times yet: press Build."
+        return
+    sums = {
+        index: sum(measured.times_ms.get(layer, 0.0) for layer in layers)
+        for index, layers in _layers_of_boxes(layout, measured.layers).items()
+    }
+    longest = max(sums.values(), default=0.0)
+    for index, time in sums.items():
+        sheet.level[index] = time / longest if longest > 0 else 0.0
+        sheet.figures[index] = f"{time:.3g} ms"
+    sheet.scale = ("0 ms", f"{longest:.3g} ms")
+
+
+def _by_precision(layout: Layout, sheet: _Sheet, layers: tuple[LayerInfo, ...]) -> None:
+    """The type that the layers of a box compute in."""
+    if not layers:
+        sheet.missing = "No engine yet: press Build."
+        return
+    seen: dict[str, int] = {}
+    for index, own in _layers_of_boxes(layout, layers).items():
+        types = sorted({layer.precision for layer in own.values() if layer.precision})
+        if not types:
+            continue
+        name = types[0] if len(types) == 1 else "mixed"
+        slot = _MIXED if name == "mixed" else _PRECISION_SLOTS.get(name, 7)
+        seen[name] = slot
+        sheet.slot[index], sheet.figures[index] = slot, " + ".join(types)
+    sheet.legend += [LegendEntry(label=name, slot=slot) for name, slot in sorted(seen.items())]
+    if not seen:
+        sheet.missing = "This backend does not tell in which type its layers compute."
