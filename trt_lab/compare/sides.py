@@ -13,8 +13,8 @@ import numpy as np
 from trt_lab.compare.metrics import compare_arrays
 from trt_lab.compare.tolerance import Tolerances
 from trt_lab.errors import CompareError
-from trt_lab.record import Record
-from trt_lab.record.schema import RECORD_FILE, to_json
+from trt_lab.record import Record, is_record
+from trt_lab.record.schema import to_json
 from trt_lab.tensors import dtype_name, open_samples
 from trt_lab.types import JsonValue, TensorStats, Tolerance, Verdict
 
@@ -169,7 +169,7 @@ def _open_path(path: Path) -> Side:
     if not path.exists() and "#" in path.name:
         name, runner = path.name.rsplit("#", 1)
         path = path.with_name(name)
-    if path.suffix in (".zip", ".trtlab") or (path / RECORD_FILE).exists():
+    if path.suffix in (".zip", ".trtlab") or is_record(path):
         return RecordSide(Record.open(path))
     return ArraySide(path.name, open_samples(path, which="outputs", runner=runner))
 

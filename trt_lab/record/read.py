@@ -275,6 +275,18 @@ class Record:
                 )
 
 
+def is_record(path: str | os.PathLike[str]) -> bool:
+    """Whether `path` looks like a record: a folder with `record.json`, or a .zip of one. Never raises."""
+    source = Path(path).expanduser()
+    if source.is_dir():
+        return (source / RECORD_FILE).is_file()
+    try:
+        with zipfile.ZipFile(source) as archive:
+            return any(PurePosixPath(name).name == RECORD_FILE for name in archive.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
 def _unpack(path: Path) -> tempfile.TemporaryDirectory:
     """Unpacks a zipped record into a folder that lives as long as the record. Names that lead outside are refused."""
     folder = tempfile.TemporaryDirectory(prefix="trt-lab-record-")

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from trt_lab.errors import RecordError
-from trt_lab.types import BuildOptions, JsonValue, PrecisionPlan, ShapeRange
+from trt_lab.types import BuildOptions, JsonValue, PrecisionPlan
 
 SCHEMA_VERSION = 1
 RECORD_FILE = "record.json"
@@ -100,16 +100,19 @@ class RecordMeta(_Part):
 
     @property
     def build_options(self) -> BuildOptions:
-        """The options of the build; those that this version does not know are left out."""
+        """The options of the build; those that this version does not know are left out.
+
+        Raises:
+            RecordError: An option has a value that this version does not know.
+        """
         known = {field.name for field in dataclasses.fields(BuildOptions)}
-        given = {key: value for key, value in self.options.items() if key in known}
-        if isinstance(plan := given.get("plan"), Mapping):
-            given["plan"] = PrecisionPlan(plan["default"], tuple(plan["keep_fp32"]))
-        if isinstance(shapes := given.get("shapes"), list):
-            given["shapes"] = tuple(
-                ShapeRange(s["name"], *(tuple(s[key]) for key in ("min", "opt", "max"))) for s in shapes
-            )
-        return BuildOptions(**given)
+        try:
+            return _OPTIONS.validate_python({key: value for key, value in self.options.items() if key in known})
+        except ValidationError as error:
+            raise RecordError(f"{RECORD_FILE}: key 'options': {_first(error)}; update trt-lab") from error
+
+
+_OPTIONS: TypeAdapter[BuildOptions] = TypeAdapter(BuildOptions)
 
 
 def parse_meta(path: Path, text: bytes) -> RecordMeta:
@@ -134,9 +137,12 @@ def parse_meta(path: Path, text: bytes) -> RecordMeta:
     try:
         return RecordMeta.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise RecordError(f"{path}: key '{key}': {first['msg']}; copy the record again or build it again") from error
+        raise RecordError(f"{path}: {_first(error)}; copy the record again or build it again") from error
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors()[0]
+    return f"key '{'.'.join(str(part) for part in first['loc'])}': {first['msg']}"
 
 
 def _refuse(word: str) -> None:
