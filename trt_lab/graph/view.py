@@ -355,7 +355,7 @@ def scope_of(name: str) -> str:
 
 def scope_chain(scope: str) -> list[str]:
     """The scopes from the outermost to `scope` itself: `/a/b` gives `/a`, `/a/b`."""
-    return [scope[:end] for end in range(2, len(scope)) if scope[end] == "/" and scope[end - 1] != "/"] + (
+    return [scope[:end] for end in range(1, len(scope)) if scope[end] == "/" and scope[end - 1] != "/"] + (
         [scope] if scope else []
     )
 

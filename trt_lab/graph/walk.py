@@ -80,7 +80,7 @@ def collect_parts(model: Model) -> tuple[list[Part], list[str]]:
 
 
 def _nested(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
-    for name, attribute in node.attributes.items():
+    for name, attribute in sorted(node.attributes.items(), key=lambda item: item[0] != "then_branch"):
         if attribute.is_ref():
             continue
         if attribute.type == ir.AttributeType.GRAPH:
