@@ -60,8 +60,9 @@ def start(connection: Connection, parent_pid: int) -> None:
     threading.Thread(target=_listen, args=(connection, parent_pid), name="trt-lab-parent", daemon=True).start()
 
 
-def preload() -> None:
-    """Does nothing; to unpickle it, this module and all it imports are loaded."""
+def preload() -> int:
+    """Gives the id of this process; to unpickle it, this module and all it imports are loaded."""
+    return os.getpid()
 
 
 def run(job_id: str, request: Request, lock_path: str) -> Outcome:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import Pipe
 from pathlib import Path
+from typing import TypeVar
 
 from loky import ProcessPoolExecutor
 
@@ -28,6 +29,8 @@ CANCEL_GRACE_S = 1.5
 
 DRAIN_S = 1.0
 """Longest wait for progress that is still under way when a job has ended."""
+
+Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
 _numbers = itertools.count(1)
@@ -133,7 +136,7 @@ class _Child:
         self._closed = False
         threading.Thread(target=self._read, name="trt-lab-worker", daemon=True).start()
 
-    def submit(self, function: Callable[..., object], *args: object) -> concurrent.futures.Future[Outcome]:
+    def submit(self, function: Callable[..., Result], *args: object) -> concurrent.futures.Future[Result]:
         return self._executor.submit(function, *args)
 
     def ask_to_stop(self, job: Job) -> None:
@@ -225,15 +228,13 @@ class Worker:
         self._dispatch()
         return job
 
-    def warm(self) -> concurrent.futures.Future[object]:
-        """Starts the process and its imports, and returns at once; the future is done when it is ready."""
+    def warm(self) -> concurrent.futures.Future[int]:
+        """Starts a process and its imports, and returns at once; the future gives the id of that process."""
         with self._lock:
             self._check_open()
             if self._executor is not None:
-                ready: concurrent.futures.Future[object] = concurrent.futures.Future()
-                ready.set_result(None)
-                return ready
-            return self._send(child.preload)  # pyright: ignore[reportReturnType] (a future of None is one of object)
+                return self._executor.submit(child.preload)
+            return self._send(child.preload)
 
     def close(self) -> None:
         """Ends the process; jobs that are not done raise `CancelledError`. Safe to call twice."""
@@ -260,7 +261,7 @@ class Worker:
         if self._closed:
             raise UsageError("the worker was closed; make a new one")
 
-    def _send(self, function: Callable[..., object], *args: object) -> concurrent.futures.Future[Outcome]:
+    def _send(self, function: Callable[..., Result], *args: object) -> concurrent.futures.Future[Result]:
         """Gives work to the process, to a new one when the old one died meanwhile. Called with the lock held."""
         if self._child is not None:
             try:
