@@ -154,6 +154,12 @@ class Lab:
             "([command, args]) => window.jupyterapp.commands.execute(command, args).then(() => null)", [command, args]
         )
 
+    def start(self, command: str, **args: object) -> None:
+        """Runs a JupyterLab command that ends only when the user has answered a dialog."""
+        self.page.evaluate(
+            "([command, args]) => void window.jupyterapp.commands.execute(command, args)", [command, args]
+        )
+
     def item(self, name: str) -> Locator:
         """The row of a file in the file browser."""
         return self.page.locator(".jp-DirListing-item").filter(has=self.page.get_by_text(name, exact=True))

@@ -40,6 +40,7 @@ export class WorkbenchPanel extends Panel {
     context.pathChanged.connect(this.setPath, this);
     this.session.kernelChanged.connect(this.onKernelChanged, this);
     this.session.statusChanged.connect(this.onStatusChanged, this);
+    this.session.sessionChanged.connect(this.onSessionChanged, this);
     void context.ready.then(() => this.begin());
   }
 
@@ -80,8 +81,8 @@ export class WorkbenchPanel extends Panel {
       await this.session.restartKernel(); // `kernelChanged` follows
       return;
     }
-    this.showProgress(this.options.trans.__("Starting the kernel…"));
     await this.session.shutdown().catch(() => undefined); // it may be gone already
+    this.showProgress(this.options.trans.__("Starting the kernel…"));
     if (await this.session.startKernel()) {
       await this.options.dialogs.selectKernel(this.session);
     }
@@ -111,10 +112,14 @@ export class WorkbenchPanel extends Panel {
         trans.__("A new one was started. Records on disk are safe; probes and settings of this panel are gone."),
         [{ label: trans.__("Open Again"), act: () => void this.reopen() }],
       );
-    } else if (status === "dead" || status === "terminating") {
-      this.showProblem(trans.__("The kernel has ended"), trans.__("The workbench needs a running kernel."), [
-        this.restartChoice(),
-      ]);
+    } else if (status === "dead") {
+      this.showEnd();
+    }
+  }
+
+  private onSessionChanged(_: ISessionContext, change: { newValue: unknown }): void {
+    if (!change.newValue && !this.isDisposed) {
+      this.showEnd();
     }
   }
 
@@ -172,6 +177,13 @@ export class WorkbenchPanel extends Panel {
     this.showProblem(trans.__("%1 could not be opened", name), errorText(content), [this.restartChoice()]);
   }
 
+  private showEnd(): void {
+    const { trans } = this.options;
+    this.showProblem(trans.__("The kernel has ended"), trans.__("The workbench needs a running kernel."), [
+      this.restartChoice(),
+    ]);
+  }
+
   private showNoKernel(): void {
     const { trans } = this.options;
     this.showProblem(
@@ -198,6 +210,7 @@ export class WorkbenchPanel extends Panel {
 
   private showProblem(title: string, text: string, choices: Choice[]): void {
     this.attempt += 1;
+    this.output.model.clear();
     this.notice.showProblem(title, text, choices);
     this.setState("failed");
   }
