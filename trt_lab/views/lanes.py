@@ -63,9 +63,14 @@ class Bars:
         return float((self.start + self.duration).max()) if self.start.size else 0.0
 
 
-def duration_of(time: LayerTime) -> float:
-    """Median over the runs where it is known, else the average, in ms."""
+def usual_ms(time: LayerTime) -> float:
+    """What a bar is as long as: the median over the runs where it is known, else the average."""
     return time.average_ms if time.median_ms is None else time.median_ms
+
+
+def layer_sum_ms(record: Timed) -> float:
+    """Sum of the layers' averages; never the end-to-end latency."""
+    return sum(time.average_ms for time in record.times)
 
 
 def lay_out(records: Sequence[Timed], runs: str = "median") -> Bars:
@@ -120,7 +125,7 @@ def _runs(record: Timed, runs: str, notes: dict[str, list[str]]) -> list[tuple[s
             each = [np.array([time.runs_ms[run] for time in record.times]) for run in range(min(count, MAX_RUNS))]
             return [(f"run {run + 1} · ", durations, _end_to_end(durations)) for run, durations in enumerate(each)]
         note("single runs were not recorded; medians are shown")
-    durations = np.array([duration_of(time) for time in record.times], dtype=np.float64)
+    durations = np.array([usual_ms(time) for time in record.times], dtype=np.float64)
     given = [time.start_ms for time in record.times if time.start_ms is not None]
     if len(given) == durations.size:
         return [("", durations, np.array(given, dtype=np.float64))]

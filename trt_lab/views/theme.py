@@ -11,6 +11,7 @@ viridis, blue to orange), and nothing is told by colour alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -155,8 +156,12 @@ def theme_table(root: Model) -> dict[str, dict[str, tuple[Any, Any]]]:
 
 def apply_theme(figure: Model, theme: Theme) -> None:
     """Gives `figure`, and all that it holds, the colours of `theme`; any Bokeh figure will do."""
+    _dress(figure.references(), theme)
+
+
+def _dress(models: Iterable[Model], theme: Theme) -> None:
     which = 0 if theme == "light" else 1
-    for model in figure.references():
+    for model in models:
         for types, values in _CLEAR:
             if isinstance(model, types):
                 _apply(model, values)
@@ -165,7 +170,8 @@ def apply_theme(figure: Model, theme: Theme) -> None:
 
 def finish(figure: LayoutDOM) -> LayoutDOM:
     """Last step of every figure here: fonts, no logo, wheel zoom only with Ctrl (the page must scroll), light colours."""
-    for model in figure.references():
+    models = figure.references()
+    for model in models:
         for name in model.properties():
             if name.endswith("text_font"):
                 spec = isinstance(model.lookup(name).property, DataSpec)
@@ -181,7 +187,7 @@ def finish(figure: LayoutDOM) -> LayoutDOM:
             model.modifiers = {"ctrl": True}
         if "logo" in model.properties():
             model.logo = None  # pyright: ignore[reportAttributeAccessIssue] - the toolbars of a grid
-    apply_theme(figure, "light")
+    _dress(models, "light")
     return figure
 
 

@@ -11,7 +11,7 @@ from bokeh.models import ColumnDataSource, FixedTicker, HoverTool, LayoutDOM, Ra
 from bokeh.plotting import figure
 
 from trt_lab.types import LayerInfo
-from trt_lab.views.lanes import PIXELS, Bars, Groups, Timed, duration_of, join_narrow, lay_out
+from trt_lab.views.lanes import PIXELS, Bars, Groups, Timed, join_narrow, lay_out, layer_sum_ms
 from trt_lab.views.numbers import plural
 from trt_lab.views.text import message_pane, strong, swatch, text_pane
 from trt_lab.views.theme import CATEGORICAL, MERGED_COLOUR, category_colours, finish, paint
@@ -83,9 +83,9 @@ def _stack(*parts) -> LayoutDOM:
 
 def _numbers(record: Timed, *, titled: bool) -> list:
     """Layer sum and latency, each called by its own name."""
-    total = sum(duration_of(time) for time in record.times)
+    total = layer_sum_ms(record)
     runs = min((len(time.runs_ms) for time in record.times), default=0)
-    how = f"medians of {plural(runs, 'profiled run')}" if runs else "while profiled"
+    how = f"averages of {plural(runs, 'profiled run')}" if runs else "while profiled"
     line: list = [strong(f"{record.name}: ")] if titled else []
     line += ["layer sum ", strong(f"{total:.4g} ms"), f" ({plural(len(record.times), 'layer')}, {how})"]
     latency = list(record.latency_ms)
@@ -105,7 +105,8 @@ class _View:
         self._records = records
         self._layers: list[dict[int, LayerInfo]] = [{layer.index: layer for layer in r.layers} for r in records]
         self._names = [{time.index: time.name for time in r.times} for r in records]
-        self._totals = [sum(duration_of(time) for time in r.times) or 1.0 for r in records]
+        self._averages = [{time.index: time.average_ms for time in r.times} for r in records]
+        self._totals = [layer_sum_ms(r) or 1.0 for r in records]
         self._types = [self._type(i) for i in range(bars.layer.size)]
         spent: dict[str, float] = {}
         for kind, duration in zip(self._types, bars.duration.tolist(), strict=True):
@@ -212,11 +213,12 @@ class _View:
 
     def _row(self, bar: int, count: int, busy: float) -> dict[str, str]:
         engine = int(self._bars.engine[bar])
-        share = f"{busy / self._totals[engine]:.2%} of the layer sum"
+        layers = self._bars.layer[bar : bar + count].tolist()
+        share = sum(self._averages[engine][layer] for layer in layers) / self._totals[engine]
         kinds = self._share_of_types(bar, count)
         main = max(kinds, key=kinds.__getitem__)
         colour = self._colours[main] if kinds[main] > 0.5 * busy or len(kinds) == 1 else MERGED_COLOUR
-        row = {"colour": colour, "ink": _ink(colour), "time": f"{busy:.4g} ms · {share}"}
+        row = {"colour": colour, "ink": _ink(colour), "time": f"{busy:.4g} ms · {share:.2%} of the layer sum"}
         if count > 1:
             text = ", ".join(sorted(kinds)[:4]) + (" …" if len(kinds) > 4 else "")
             return row | {"name": f"{count:,} layers", "type": text, "nodes": "zoom in to see them"}

@@ -24,15 +24,15 @@ class WorstElement:
     Attributes:
         index: Place in the tensor; () for a scalar.
         golden, engine: The two values; floats, NaN and infinities as they are.
-        abs_err: |engine − golden|; None where the two disagree and one of them is not finite.
-        rel_err: abs_err / |golden|; None where `abs_err` is, or where golden is 0.
+        abs: |engine − golden|; None where the two disagree and one of them is not finite.
+        rel: abs / |golden|; None where `abs` is, or where golden is 0.
     """
 
     index: tuple[int, ...]
     golden: float
     engine: float
-    abs_err: float | None
-    rel_err: float | None
+    abs: float | None
+    rel: float | None
 
 
 def worst_elements(golden: np.ndarray, engine: np.ndarray, count: int = 10) -> tuple[WorstElement, ...]:
@@ -66,7 +66,7 @@ def worst_elements(golden: np.ndarray, engine: np.ndarray, count: int = 10) -> t
 
 def worst_frame(elements: Sequence[WorstElement]) -> pd.DataFrame:
     """The elements as a DataFrame with `COLUMNS`; `index` as text such as `[0, 3, 12]`."""
-    rows = [(list(e.index), e.golden, e.engine, e.abs_err, e.rel_err) for e in elements]
+    rows = [(list(e.index), e.golden, e.engine, e.abs, e.rel) for e in elements]
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     frame["index"] = frame["index"].map(str)
     return frame.astype({name: "float64" for name in COLUMNS[1:]})
@@ -80,6 +80,6 @@ def _element(golden: np.ndarray, engine: np.ndarray, place: int, error: float) -
         index=index,
         golden=want,
         engine=got,
-        abs_err=error if finite else None,
-        rel_err=error / abs(want) if finite and want != 0 else None,
+        abs=error if finite else None,
+        rel=error / abs(want) if finite and want != 0 else None,
     )

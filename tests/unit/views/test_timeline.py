@@ -1,0 +1,145 @@
+"""Timelines: how bars lie, how they are joined, what is said."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+import numpy as np
+import pytest
+from bokeh.models import HoverTool, Plot
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.views.samples import LIMIT, bars_of, record, size_of, words
+from trt_lab.types import LayerTime
+from trt_lab.views.lanes import BUDGET, join_narrow, lay_out
+from trt_lab.views.timeline import select_layer, timeline_figure
+
+
+def test_missing_starts_are_laid_end_to_end_and_said() -> None:
+    figure = timeline_figure(record([1.0, 2.0, 3.0]))
+    data = bars_of(figure).data
+    assert list(data["left"]) == [0.0, 1.0, 3.0] and list(data["right"]) == [1.0, 3.0, 6.0]
+    assert "laid end to end in the engine's order: the profiler tells no start times" in words(figure)
+
+
+def test_known_starts_are_kept_and_streams_get_lanes() -> None:
+    figure = timeline_figure(record([1.0, 2.0, 3.0], starts=[5.0, 0.0, 1.0], streams=[0, 1, 1]))
+    data = bars_of(figure).data
+    found = {int(layer): (left, lane) for layer, left, lane in zip(data["layer"], data["left"], data["y"], strict=True)}
+    assert found == {0: (5.0, 0), 1: (0.0, 1), 2: (1.0, 1)}
+    plot = figure.select_one(Plot)
+    assert plot.yaxis[0].major_label_overrides == {0: "stream 0", 1: "stream 1"}
+    assert "end to end in" not in words(figure)
+
+
+def test_c39_layer_sum_and_latency_are_two_numbers() -> None:
+    text = words(timeline_figure(record([0.2, 0.12], latency=(0.277, 0.3, 0.2))))
+    assert "layer sum 0.32 ms" in text and "end-to-end latency 0.277 ms" in text
+    assert "without the profiler" in text
+    assert "end-to-end latency not measured" in words(timeline_figure(record([0.2])))
+
+
+def test_a_record_without_times_says_why() -> None:
+    text = words(timeline_figure(SimpleNamespace(name="r", layers=[], times=[], latency_ms=[])))
+    assert "No layer times in this record" in text and "no layers" in text
+
+
+def test_each_run_gets_its_lane() -> None:
+    sides = record([1.0, 2.0], runs=[(1.0, 1.5), (2.0, 2.5)])
+    figure = timeline_figure(sides, runs="each")
+    data = bars_of(figure).data
+    rows = sorted(zip(data["y"], data["left"], data["right"], strict=True))
+    assert rows == [(0, 0.0, 1.0), (0, 1.0, 3.0), (1, 0.0, 1.5), (1, 1.5, 4.0)]
+    assert figure.select_one(Plot).yaxis[0].major_label_overrides == {0: "run 1", 1: "run 2"}
+
+
+def test_spread_is_drawn_from_the_runs() -> None:
+    figure = timeline_figure(record([1.0], runs=[tuple(np.linspace(0.5, 1.5, 11))]))
+    spread = figure.select_one({"name": "spread"}).data
+    assert spread["x0"][0] == pytest.approx(0.6) and spread["x1"][0] == pytest.approx(1.4)
+    assert "80 % of its runs" in words(figure)
+
+
+def test_two_records_lie_under_each_other_each_with_its_numbers() -> None:
+    figure = timeline_figure([record([1.0], name="fp32"), record([0.5], name="fp16")])
+    assert list(figure.select_one(Plot).yaxis[0].major_label_overrides.values()) == ["fp32 · layers", "fp16 · layers"]
+    text = words(figure)
+    assert "fp32: layer sum 1 ms" in text and "fp16: layer sum 0.5 ms" in text
+
+
+@given(
+    st.lists(st.floats(0, 1e3), min_size=1, max_size=300),
+    st.integers(1, 20),
+    st.integers(1, 50),
+    st.floats(0, 1),
+    st.floats(0.01, 1),
+)
+@settings(deadline=None)
+def test_joining_keeps_every_layer_and_all_time(
+    durations: list[float], budget: int, pixels: int, start: float, width: float
+) -> None:
+    bars = lay_out([record(durations, streams=[i % 3 for i in range(len(durations))])])
+    groups = join_narrow(bars, 0.0, bars.end or 1.0, pixels=pixels, budget=budget)
+    assert groups.count.sum() == len(durations)
+    assert groups.busy.sum() == pytest.approx(sum(durations))
+    assert groups.first.size <= max(budget, 3)
+    assert (groups.right >= groups.left).all()
+    low = start * bars.end
+    view = join_narrow(bars, low, low + width * bars.end, pixels=pixels, budget=budget)
+    inside = (bars.start + bars.duration >= low) & (bars.start <= low + width * bars.end)
+    assert view.count.sum() == inside.sum()
+    assert view.first.size <= max(budget, 3)
+
+
+def test_wide_bars_are_never_joined() -> None:
+    bars = lay_out([record([10.0, 0.001, 0.001, 10.0, 0.001])])
+    groups = join_narrow(bars, 0.0, bars.end, pixels=100)
+    assert groups.count.tolist() == [1, 2, 1, 1]
+
+
+def test_joined_bars_say_how_many_and_come_apart_when_zoomed() -> None:
+    random = np.random.default_rng(0)
+    figure = timeline_figure(record(random.exponential(0.01, 20_000).tolist()))
+    source = bars_of(figure)
+    assert len(source.data["left"]) <= BUDGET
+    assert size_of(figure) < LIMIT
+    joined = [name for name, layer in zip(source.data["name"], source.data["layer"], strict=True) if layer < 0]
+    assert joined and all(name.endswith(" layers") for name in joined)
+    plot = figure.select_one(Plot)
+    width = plot.x_range.end / 1000
+    plot.x_range.start, plot.x_range.end = 50 * width, 51 * width
+    shown = [
+        layer
+        for layer, left, right in zip(source.data["layer"], source.data["left"], source.data["right"], strict=True)
+        if right > 50 * width and left < 51 * width
+    ]
+    assert shown and all(layer >= 0 for layer in shown)
+
+
+def test_a_tap_calls_back_with_the_layer_and_python_selects() -> None:
+    taps: list[int] = []
+    figure = timeline_figure(record([1.0, 2.0, 3.0], starts=[3.0, 0.0, 1.0]), on_select=taps.append)
+    source = bars_of(figure)
+    row = [int(layer) for layer in source.data["layer"]].index(2)
+    source.selected.indices = [row]
+    assert taps == [2]
+    select_layer(figure, 0)
+    assert taps == [2, 0]
+    assert [int(source.data["layer"][i]) for i in source.selected.indices] == [0]
+    select_layer(figure, None)
+    assert taps == [2, 0] and source.selected.indices == []
+
+
+def test_names_are_escaped_by_the_tooltip_and_long_ones_shortened() -> None:
+    long = record([1.0])
+    long.times[0] = LayerTime(0, "/a" * 500, 1.0, 1.0)
+    figure = timeline_figure(long)
+    assert len(bars_of(figure).data["name"][0]) == 200
+    for hover in figure.select({"type": HoverTool}):
+        assert not any("{safe}" in text for _, text in hover.tooltips)
+
+
+def test_types_beyond_the_palette_share_a_colour() -> None:
+    kinds = [f"type{i}" for i in range(20)]
+    text = words(timeline_figure(record([1.0] * 20, types=kinds)))
+    assert "11 other types" in text
