@@ -52,5 +52,6 @@ def match_times(layers: Sequence[LayerInfo], runs: Sequence[Run]) -> tuple[tuple
     notes += [f"'{name}' was timed but is no layer of the engine" for name in foreign]
     silent = [layer.name for layer in layers if layer.name not in {t.name for t in found}]
     if found and silent:
-        notes.append(f"{len(silent)} layers have no time, first '{silent[0]}'")
+        count = "1 layer has" if len(silent) == 1 else f"{len(silent)} layers have"
+        notes.append(f"{count} no time, first '{silent[0]}'")
     return found, tuple(notes)

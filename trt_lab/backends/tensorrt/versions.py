@@ -95,7 +95,7 @@ def installed_version(kind: Kind) -> str | None:
 
 
 def describe_version(version: str) -> dict[str, JsonValue]:
-    """What `doctor` says of an installed full TensorRT that is not loaded: its networks, how tensors inside are seen."""
+    """What `doctor` says of an installed full TensorRT, which is not loaded for it: networks, and tensors inside."""
     numbers = _numbers(version)
     debug = "probes"
     if (10, 0) <= numbers[:2] < (10, 11):
