@@ -43,6 +43,9 @@ COPY_MODEL_BELOW = 200 << 20
 """Larger models are not copied into the record: it names their hash and where they were read from."""
 
 _CHUNK = 8 << 20
+_MANY_FILES = 16
+"""From here on threads that wait together are quicker than one after the other."""
+
 _MEMO = "record.model_bytes"
 
 
@@ -123,7 +126,7 @@ def write_record(
             samples=count,
             build_s=result.build_s if outcome is not None else None,
             run_s=result.run_s if outcome is not None else None,
-            files=files.finish(sync),
+            files=files.finish(),
         )
         record_file = temporary / RECORD_FILE
         record_file.write_bytes(dump_json(meta.model_dump(), indent=1))
@@ -171,11 +174,10 @@ class _Files:
                 pass  # another disk, or a file system without links
         shutil.copyfile(source, target)
 
-    def finish(self, sync: bool) -> dict[str, FileMeta]:
+    def finish(self) -> dict[str, FileMeta]:
         """Sizes and hashes of all files, by name."""
-        with ThreadPoolExecutor(4) as pool:
-            late = pool.map(lambda name: (name, file_meta(self.folder / name)), self._open)
-            return dict(sorted({**self._hashed, **dict(late)}.items()))
+        late = {name: file_meta(self.folder / name) for name in self._open}
+        return dict(sorted({**self._hashed, **late}.items()))
 
 
 def file_meta(path: Path) -> FileMeta:
@@ -190,10 +192,15 @@ def file_meta(path: Path) -> FileMeta:
 
 
 def sync_tree(folder: Path) -> None:
-    """Waits until the disk has every file and name below `folder`; several at once, which costs one of them."""
+    """Waits until the disk has every file and name below `folder`; many are waited for together."""
     found = list(folder.rglob("*"))
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(_fsync_file, [item for item in found if item.is_file()]))
+    files = [item for item in found if item.is_file()]
+    if len(files) < _MANY_FILES:
+        for file in files:
+            _fsync_file(file)
+    else:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(_fsync_file, files))
     for item in [folder, *(item for item in found if item.is_dir())]:
         fsync_folder(item)
 
