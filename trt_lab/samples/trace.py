@@ -11,11 +11,41 @@ from trt_lab.graph import GraphView
 from trt_lab.types import NodeInfo, TensorId
 
 _SAME_NUMBERS = frozenset(
-    ["Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Slice", "Concat", "Expand", "Tile", "Split", "Gather"]
+    [
+        "Cast",
+        "Identity",
+        "Reshape",
+        "Unsqueeze",
+        "Squeeze",
+        "Flatten",
+        "Transpose",
+        "Slice",
+        "Concat",
+        "Expand",
+        "Tile",
+        "Split",
+        "Gather",
+    ]
 )
 """Operators behind which the numbers of their first input are still the same numbers."""
 
-_SAME_AXES = frozenset(["Cast", "Identity", "Relu", "Add", "Sub", "Mul", "Div", "Clip", "Pad", "BatchNormalization", "LeakyRelu", "Sigmoid", "Tanh"])
+_SAME_AXES = frozenset(
+    [
+        "Cast",
+        "Identity",
+        "Relu",
+        "Add",
+        "Sub",
+        "Mul",
+        "Div",
+        "Clip",
+        "Pad",
+        "BatchNormalization",
+        "LeakyRelu",
+        "Sigmoid",
+        "Tanh",
+    ]
+)
 """Operators whose output has the axes of their first input (Pad makes them longer, which is safe)."""
 
 _STEPS = 64  # nodes looked at behind one input
@@ -240,7 +270,7 @@ def _unsqueezed(view: GraphView, node: NodeInfo, axis: int, *, insert: bool) -> 
         if values is None:
             return None
         axes = [int(a) for a in values.reshape(-1)]
-    source = node.inputs[0]
+    source = next(iter(node.inputs), None)
     known = view.tensors[source].shape if source else None
     if known is None:
         return None

@@ -111,7 +111,10 @@ def test_inputs_and_outputs_keep_names_types_and_order() -> None:
     )
     for realise in (emulate, typed):
         proto = realise(model, _plan()).model.proto()
-        for before, after in ((model.proto().graph.input, proto.graph.input), (model.proto().graph.output, proto.graph.output)):
+        for before, after in (
+            (model.proto().graph.input, proto.graph.input),
+            (model.proto().graph.output, proto.graph.output),
+        ):
             assert list(before) == list(after)
         onnx.checker.check_model(proto, full_check=True)
 
@@ -127,7 +130,7 @@ def test_the_model_given_stays_equal() -> None:
 
 
 def test_nameless_and_duplicate_nodes_are_called_by_their_ids() -> None:
-    model = _model('agraph (float[2] x) => (float[2] y) { [fc] a = Neg(x) [fc] b = Exp(a) y = Abs(b) }')
+    model = _model("agraph (float[2] x) => (float[2] y) { [fc] a = Neg(x) [fc] b = Exp(a) y = Abs(b) }")
     realised = typed(model, _plan("fc#2"))
     names = [node.name for node in realised.model.proto().graph.node if node.op_type != "Cast"]
     assert names == ["fc", "fc#2", "Abs_0"]
@@ -144,13 +147,13 @@ WEIGHTS = (
 
 def test_shared_weight_is_rounded_once_and_stays_fp32_for_the_kept() -> None:
     model = _model(WEIGHTS)
-    low = np.float32([0.1, np.inf]).astype(np.float16)
+    low = np.array([0.1, np.inf], np.float32).astype(np.float16)
     for realise, wanted in ((emulate, low.astype(np.float32)), (typed, low)):
         realised = realise(model, _plan("K"))
         proto = realised.model.proto()
         weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in proto.graph.initializer}
         assert set(weights) == {"w", "w_fp16", "only"}
-        assert weights["w"].tolist() == np.float32([0.1, 100000]).tolist()
+        assert weights["w"].tolist() == np.array([0.1, 100000], np.float32).tolist()
         assert weights["w_fp16"].dtype == wanted.dtype
         assert weights["w_fp16"].tobytes() == wanted.tobytes()
         assert weights["only"].dtype == wanted.dtype
@@ -184,7 +187,7 @@ def test_overridable_initializers_are_inputs_from_ir_4_on() -> None:
     text = "agraph (float[2] x, float[2] w) => (float[2] y) { y = Add(x, w) }"
     for ir_version, casts in ((8, 3), (3, 2)):
         proto = parser.parse_model(f'<ir_version: {ir_version}, opset_import: ["" : 9]>\n{text}')
-        proto.graph.initializer.append(numpy_helper.from_array(np.float32([3, 4]), "w"))
+        proto.graph.initializer.append(numpy_helper.from_array(np.array([3, 4], np.float32), "w"))
         realised = typed(Model.load(proto), _plan())
         assert len(_casts(realised)) == casts
         onnx.checker.check_model(realised.model.proto(), full_check=True)
@@ -195,7 +198,7 @@ def test_ir_3_has_no_free_initializers() -> None:
         '<ir_version: 3, opset_import: ["" : 9]>\n'
         "agraph (float[2] x, float[2] w) => (float[2] y, float[2] z) { [L] y = Add(x, w) [K] z = Add(x, w) }"
     )
-    proto.graph.initializer.append(numpy_helper.from_array(np.float32([3, 4]), "w"))
+    proto.graph.initializer.append(numpy_helper.from_array(np.array([3, 4], np.float32), "w"))
     realised = typed(Model.load(proto), _plan("K"))
     onnx.checker.check_model(realised.model.proto(), full_check=True)
     assert [node.op_type for node in realised.model.proto().graph.node].count("Constant") == 1
@@ -224,7 +227,7 @@ def test_weights_that_are_not_there_are_named(shared: Path) -> None:
 def test_c34_resize_scales_stay() -> None:
     model = _model(
         "agraph (float[1,1,2,2] x) => (float[1,1,4,4] y) <float[4] sc = {1, 1, 2, 2}>"
-        "{ [R] y = Resize <mode = \"nearest\"> (x, , sc) }"
+        '{ [R] y = Resize <mode = "nearest"> (x, , sc) }'
     )
     for realise in (emulate, typed):
         proto = realise(model, _plan()).model.proto()
@@ -239,7 +242,7 @@ def test_c34_resize_scales_stay() -> None:
 def test_c34_a_weight_read_as_scale_and_as_data() -> None:
     model = _model(
         "agraph (float[1,1,2,2] x, float[4] v) => (float[1,1,4,4] y, float[4] z) <float[4] sc = {1, 1, 2, 2}>"
-        "{ [R] y = Resize <mode = \"nearest\"> (x, , sc) [M] z = Mul(v, sc) }"
+        '{ [R] y = Resize <mode = "nearest"> (x, , sc) [M] z = Mul(v, sc) }'
     )
     proto = typed(model, _plan()).model.proto()
     onnx.checker.check_model(proto, full_check=True)
@@ -249,7 +252,7 @@ def test_c34_a_weight_read_as_scale_and_as_data() -> None:
 def test_c34_computed_scales_are_not_rounded() -> None:
     model = _model(
         "agraph (float[1,1,3,3] x, float[4] s) => (float[1,1,h,w] y) <float[4] one = {1, 1, 1, 1}>"
-        "{ [D] sc = Mul(s, one) [R] y = Resize <mode = \"nearest\"> (x, , sc) }"
+        '{ [D] sc = Mul(s, one) [R] y = Resize <mode = "nearest"> (x, , sc) }'
     )
     realised = typed(model, _plan())
     assert realised.forced_fp32[NodeId("D")].startswith("computes only sizes")
@@ -410,7 +413,7 @@ def test_small_real_models_pass_the_checker(shared: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["magika", "ppocr_det", "ppocr_rec", "ppocr_cls", "silero_16k", "silero_half"])
-def test_real_models_pass_the_checker(real_model, name: str) -> None:  # noqa: ANN001 (fixture)
+def test_real_models_pass_the_checker(real_model, name: str) -> None:
     model = Model.load(real_model(name))
     nodes = list(GraphView.of(model).nodes)
     for plan in (_plan(), _plan(*nodes[10:40:3])):

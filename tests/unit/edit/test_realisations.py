@@ -44,12 +44,14 @@ def _run(proto: onnx.ModelProto, feeds: Arrays, level: str = "off") -> Arrays:
     options.graph_optimization_level = LEVELS[level]
     options.log_severity_level = 3
     session = ort.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return dict(zip([o.name for o in session.get_outputs()], session.run(None, feeds), strict=True))
+    names = [output.name for output in session.get_outputs()]
+    return {name: np.asarray(value) for name, value in zip(names, session.run(None, feeds), strict=True)}
 
 
 def _refer(proto: onnx.ModelProto, feeds: Arrays) -> Arrays:
     with np.errstate(all="ignore"):
-        return dict(zip([o.name for o in proto.graph.output], ReferenceEvaluator(proto).run(None, feeds), strict=True))
+        values = ReferenceEvaluator(proto).run(None, feeds)
+    return {output.name: np.asarray(value) for output, value in zip(proto.graph.output, values, strict=True)}
 
 
 def _emulated(model: Model, plan: PrecisionPlan, feeds: Arrays, level: str = "off") -> Arrays:
@@ -102,7 +104,7 @@ def test_c24_layer_norm_written_out() -> None:
         "[Mean] m = ReduceMean <axes = [-1]> (x) [Sub] d = Sub(x, m) [Pow] p = Pow(d, two) [Var] v = ReduceMean <axes = [-1]> (p)"
         "[Add] e = Add(v, eps) [Sqrt] s = Sqrt(e) [Div] y = Div(d, s) }"
     )
-    feeds = {"x": np.float32([[400, -400, 100, -100]])}
+    feeds = {"x": np.array([[400, -400, 100, -100]], np.float32)}
     right = [1.37199, -1.37199, 0.342997, -0.342997]
     assert _run(model.proto(), feeds)["y"][0].tolist() == pytest.approx(right, rel=1e-5)
     for level in LEVELS:
@@ -119,7 +121,7 @@ def test_c34_resize_runs_both_ways() -> None:
         "agraph (float[1,1,2,2] x) => (float[1,1,4,4] y) <float[4] sc = {1, 1, 2, 2}>"
         '{ [R] y = Resize <mode = "nearest"> (x, , sc) }'
     )
-    feeds = {"x": np.float32([[[[1, 2], [3, 0.1]]]])}
+    feeds = {"x": np.array([[[[1, 2], [3, 0.1]]]], np.float32)}
     wanted = np.repeat(np.repeat(feeds["x"].astype(np.float16).astype(np.float32), 2, 2), 2, 3)
     for level in LEVELS:
         assert _emulated(model, _plan(), feeds, level)["y"].tolist() == wanted.tolist()
@@ -132,15 +134,18 @@ def test_huge_constant_becomes_infinite() -> None:
         "agraph (float[2] x) => (float[2] y) { h = Constant <value = float[1] {-999999995904}> () [M] y = Add(x, h) }"
     )
     for level in LEVELS:
-        assert _emulated(model, _plan(), {"x": np.float32([1, 2])}, level)["y"].tolist() == [-np.inf, -np.inf]
-        assert _emulated(model, _plan("M"), {"x": np.float32([1, 2])}, level)["y"].tolist() == [-999999995904] * 2
-    assert _typed(model, _plan(), {"x": np.float32([1, 2])})["y"].tolist() == [-np.inf, -np.inf]
+        assert _emulated(model, _plan(), {"x": np.array([1, 2], np.float32)}, level)["y"].tolist() == [-np.inf, -np.inf]
+        assert (
+            _emulated(model, _plan("M"), {"x": np.array([1, 2], np.float32)}, level)["y"].tolist()
+            == [-999999995904] * 2
+        )
+    assert _typed(model, _plan(), {"x": np.array([1, 2], np.float32)})["y"].tolist() == [-np.inf, -np.inf]
 
 
 def test_integers_are_rounded_once() -> None:
     """2049 lies between two halves; 131329 would round otherwise by way of another type."""
     model = _model("agraph (int64[3] i) => (float[3] y) { [C] f = Cast <to = 1> (i) [N] y = Neg(f) }")
-    feeds = {"i": np.int64([2049, 2051, 70000])}
+    feeds = {"i": np.array([2049, 2051, 70000], np.int64)}
     for level in LEVELS:
         assert _emulated(model, _plan(), feeds, level)["y"].tolist() == [-2048, -2052, -np.inf]
     assert _typed(model, _plan(), feeds)["y"].tolist() == [-2048, -2052, -np.inf]
@@ -164,7 +169,7 @@ def test_rounding_is_to_nearest_even_everywhere(precision: str, dtype: type) -> 
 
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
-def test_every_cast_survives_the_optimiser(precision: str, tmp_path) -> None:  # noqa: ANN001 (fixture)
+def test_every_cast_survives_the_optimiser(precision: str, tmp_path) -> None:
     """Counted in the graph that ONNX Runtime wrote after optimising at its highest level."""
     model = _model(
         "agraph (float[1,8] x) => (float[1,4] y) <float[4] b = {0.1, 0.2, 0.3, 0.4}> {"
@@ -209,8 +214,8 @@ def _elementwise(draw: st.DrawFn) -> tuple[Model, tuple[str, ...]]:
 
 
 FEEDS = {
-    "x": np.float32([0.3, -1000, 1e-5, 65520, 3e38, 1.00048828125]),
-    "z": np.float32([7.7, 1000.5, -1e-7, -0.0, 0.1, 2047.5]),
+    "x": np.array([0.3, -1000, 1e-5, 65520, 3e38, 1.00048828125], np.float32),
+    "z": np.array([7.7, 1000.5, -1e-7, -0.0, 0.1, 2047.5], np.float32),
 }
 
 
@@ -248,14 +253,14 @@ def test_emulated_and_typed_agree_within_rounding(ops: list[str], keeps: list[bo
     lines, source = [], "x"
     for index, op in enumerate(ops):
         call = calls[op].format(source)
-        lines.append(f"[n{index}] t{index} = {'Add' if op == 'MatMul' and index else op}{call[len(op):]}")
+        lines.append(f"[n{index}] t{index} = {'Add' if op == 'MatMul' and index else op}{call[len(op) :]}")
         source = f"t{index}"
     rng = np.random.default_rng(seed)
     proto = parser.parse_model(
         f'<ir_version: 8, opset_import: ["" : 17]>\nagraph (float[4,4] x) => (float[a,b] {source}) {{ {" ".join(lines)} }}'
     )
     proto.graph.initializer.append(numpy_helper.from_array(rng.uniform(0.1, 1, (4, 4)).astype(np.float32), "w"))
-    proto.graph.initializer.append(numpy_helper.from_array(np.int64([-1]), "axis"))
+    proto.graph.initializer.append(numpy_helper.from_array(np.array([-1], np.int64), "axis"))
     model = Model.load(proto)
     plan = _plan(*(f"n{i}" for i in range(len(ops)) if keeps[i]))
     feeds = {"x": rng.uniform(0.1, 1, (4, 4)).astype(np.float32)}
@@ -285,7 +290,7 @@ def test_a_small_network_agrees() -> None:
     assert everything.tobytes() == _run(model.proto(), feeds)["y"].tobytes()
 
 
-def test_magika_overflows_in_its_second_layer_norm(real_model) -> None:  # noqa: ANN001 (fixture)
+def test_magika_overflows_in_its_second_layer_norm(real_model) -> None:
     """The sum of squares of 512 features is 125077, more than 65504: found by this emulation, repaired by the region."""
     model = Model.load(real_model("magika"))
     feeds = make_samples(model, 1)[0]
@@ -300,7 +305,7 @@ def test_magika_overflows_in_its_second_layer_norm(real_model) -> None:  # noqa:
 
 
 @pytest.mark.parametrize("name", ["ppocr_cls", "ppocr_det"])
-def test_real_models_run_emulated(real_model, name: str) -> None:  # noqa: ANN001 (fixture)
+def test_real_models_run_emulated(real_model, name: str) -> None:
     model = Model.load(real_model(name))
     feeds = make_samples(model, 1)[0]
     plain = next(iter(_run(model.for_runtime().proto(), feeds).values()))
