@@ -1,3 +1,218 @@
-"""placeholder"""
-def records_report(records): ...
-def report_data(session, finding): ...
+"""Puts together what a report says, from a session and its finding, or from records alone."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from trt_lab.compare.sides import Comparison, compare_sides, open_side
+from trt_lab.errors import TrtLabError, UsageError
+from trt_lab.graph.view import GraphView
+from trt_lab.record import Record
+from trt_lab.results import Diff, Finding
+from trt_lab.session import Session
+from trt_lab.types import LogLine, NodeId, TensorStats, Tolerance
+from trt_lab.views.numbers import number, plural
+from trt_lab.views.report.data import Cause, Outcome, ReportData, TensorPair, TensorRow
+
+PAIRS = 4
+"""Most tensors drawn."""
+
+LOG_LINES = 1000
+"""Most warnings and errors kept of one log."""
+
+EMULATED = "Low precision was emulated on the CPU: a prediction of what a strongly typed engine gives, not its numbers."
+
+
+def report_data(session: Session, finding: Finding) -> ReportData:
+    """The report of what `Session.locate` found."""
+    before = finding.before
+    blame = session.blame()
+    rows = [TensorRow(error.stats, error.node, blame.get(error.tensor, "")) for error in finding.errors]
+    outcomes = [_outcome(f"{finding.precision}, nothing kept in FP32", before)]
+    if finding.after is not None:
+        outcomes.append(
+            _outcome(f"{finding.precision}, {plural(len(finding.keep_fp32), 'node')} in FP32", finding.after)
+        )
+    engines = [diff.engine for diff in (before, finding.after) if diff is not None]
+    return ReportData(
+        title=session.model.name,
+        verdict=finding.verdict,
+        headline=finding.headline,
+        facts=_facts(before.engine, before.reference, before.tolerance),
+        cause=_cause(finding),
+        outcomes=outcomes,
+        tensors=rows or [TensorRow(stats) for stats in before.tensors],
+        pairs=[*_source_pair(session, finding), *_pairs(before, "output")][:PAIRS],
+        records=_timed(engines),
+        log=_log(engines),
+        code=session.code,
+        commands=_commands(session, finding),
+        notes=_notes(before.engine, before.comparison),
+    )
+
+
+def records_report(records: Sequence[Record]) -> ReportData:
+    """The report of some records: each engine against the first reference among them.
+
+    Raises:
+        UsageError: There are no records.
+    """
+    if not records:
+        raise UsageError("a report needs at least one record; build one: trt-lab build MODEL -o RECORD")
+    engines = [record for record in records if record.meta.role == "engine"]
+    reference = next((record for record in records if record.meta.role == "reference"), None)
+    tolerance = Tolerance()
+    shown = engines or list(records)
+    diffs: list[Diff] = []
+    order, nodes = _graph_order(records[0])
+    if reference is not None:
+        for engine in engines:
+            sides = open_side(engine), open_side(reference)
+            diffs.append(Diff(compare_sides(*sides, tolerance=tolerance, order=order), engine, reference, tolerance))
+    worst = next((diff for diff in diffs if diff.verdict == "differs"), diffs[0] if diffs else None)
+    counted = f"{plural(len(records), 'record')}, none of them a reference to compare with"
+    return ReportData(
+        title=records[0].meta.model.name,
+        verdict=worst.verdict if worst is not None else None,
+        headline=worst.headline if worst is not None else counted,
+        facts=_facts(worst.engine if worst is not None else shown[0], reference, tolerance if diffs else None),
+        outcomes=[_outcome(diff.engine.name, diff) for diff in diffs],
+        tensors=[TensorRow(stats, nodes.get(stats.name)) for stats in worst.tensors] if worst is not None else [],
+        pairs=_pairs(worst, "tensor")[:PAIRS] if worst is not None else [],
+        records=_timed(shown),
+        log=_log(shown),
+        commands=[shlex.join(["trt-lab", "report", *(str(record.path) for record in records), "-o", "report.html"])],
+        notes=_notes(shown[0], worst.comparison if worst is not None else None),
+    )
+
+
+def _outcome(label: str, diff: Diff) -> Outcome:
+    return Outcome(label, diff.verdict, diff.tensors)
+
+
+def _cause(finding: Finding) -> Cause:
+    source, region = finding.source, finding.region
+    trials = len(region.trials) if region is not None else 0
+    builds = plural(finding.engine_builds, "engine") + " built" if finding.engine_builds else "no engine built"
+    where = "by emulation on the CPU, " if finding.emulated else ""
+    return Cause(
+        headline=finding.headline,
+        source=source.node if source is not None else None,
+        tensor=source.tensor if source is not None else None,
+        why=source.why if source is not None else "",
+        keep_fp32=finding.keep_fp32,
+        minimal=region is not None and region.minimal,
+        method=f"{plural(trials, 'set')} of nodes tried {where}{builds}, {finding.seconds:.1f} s",
+    )
+
+
+def _facts(engine: Record, reference: Record | None, tolerance: Tolerance | None) -> list[tuple[str, str]]:
+    """What was compared, nothing that is not known."""
+    meta, options = engine.meta, engine.meta.build_options
+    kept = plural(len(options.plan.keep_fp32), "node") if options.plan.keep_fp32 else "nothing"
+    emulated = meta.facts.get("emulated")
+    rows = [
+        ("Model", meta.model.name),
+        ("Model hash", f"{meta.model.hash} (SHA-256 of graph and weights)"),
+        ("Engine", _backend(engine) + (f"; {emulated} emulated" if emulated else "")),
+        ("Precision plan", f"{options.plan.default}, {kept} kept in FP32"),
+        ("Types in the engine", _types(engine)),
+        ("Optimiser", "on" if options.optimizer else "off"),
+        ("TF32", "on" if meta.tf32 else "off"),
+        ("Timing cache", "" if meta.timing_cache is None else "used" if meta.timing_cache else "not used"),
+        ("Build", "" if meta.build_s is None else f"{meta.build_s:.3g} s"),
+    ]
+    if reference is not None:
+        mode = "on" if reference.meta.build_options.optimizer else "off"
+        rows.append(("Reference", f"{_backend(reference)}, {reference.meta.plan.default}, optimiser {mode}"))
+    seed = "" if meta.seed is None else f", seed {meta.seed}"
+    rows.append(("Samples", f"{meta.samples}{seed}"))
+    if tolerance is not None:
+        text = f"|engine − reference| ≤ {number(tolerance.atol)} + {number(tolerance.rtol)} · |reference|"
+        rows.append(("Tolerance", text))
+    rows += [("Probes", ", ".join(meta.probes)), ("Written by", f"trt-lab {meta.trt_lab}, {meta.created}")]
+    return [(name, value) for name, value in rows if value]
+
+
+def _backend(record: Record) -> str:
+    meta = record.meta
+    parts = [meta.backend, meta.backend_version or "", f"on {meta.device}" if meta.device else ""]
+    driver = f", driver {meta.driver}" if meta.driver else ""
+    return " ".join(part for part in parts if part) + driver
+
+
+def _types(record: Record) -> str:
+    """Layers by the type they compute in: what the engine really has, whatever was asked for."""
+    counts = Counter(layer.precision or "not told" for layer in record.layers)
+    return ", ".join(f"{name} in {plural(count, 'layer')}" for name, count in counts.most_common())
+
+
+def _notes(engine: Record, comparison: Comparison | None) -> list[str]:
+    own = engine.meta.facts.get("notes")
+    notes = [EMULATED] if engine.meta.facts.get("emulated") else []
+    notes += [str(note) for note in own] if isinstance(own, list) else []
+    return notes + list(comparison.notes if comparison is not None else ())
+
+
+def _pairs(diff: Diff, role: str) -> list[TensorPair]:
+    """The tensors that differ, in graph order; where none does, the one with the largest difference."""
+    chosen = [stats for stats in diff.tensors if stats.verdict == "differs"] or ([diff.worst] if diff.worst else [])
+    return [pair for stats in chosen[:PAIRS] if (pair := _pair(diff, stats, role)) is not None]
+
+
+def _pair(diff: Diff, stats: TensorStats, role: str) -> TensorPair | None:
+    try:
+        golden, engine = diff.pair(stats.name, stats.sample)
+    except TrtLabError:  # samples were left out of the record, or one side lacks the tensor
+        return None
+    return TensorPair(stats, role, golden, engine)
+
+
+def _source_pair(session: Session, finding: Finding) -> list[TensorPair]:
+    """The source tensor on both sides, where an engine of the session was built with a probe on it."""
+    if finding.source is None or session.reference is None:
+        return []
+    tensor = finding.source.tensor
+    for record in reversed(session.records):
+        if tensor in record.probes and tensor in session.reference.probes:
+            diff = session.compare(record)
+            found = _pair(diff, diff.comparison.stats(tensor), "source")
+            return [] if found is None else [found]
+    return []
+
+
+def _timed(records: Iterable[Record]) -> list[Record]:
+    return [record for record in records if record.layers or record.times]
+
+
+def _log(records: Iterable[Record]) -> list[LogLine]:
+    """Warnings and errors of all logs."""
+    lines: list[LogLine] = []
+    for record in records:
+        serious = (line for line in record.log() if line.severity in ("warning", "error"))
+        lines += islice(serious, LOG_LINES)
+    return lines
+
+
+def _graph_order(record: Record) -> tuple[list[str] | None, dict[str, NodeId]]:
+    """Tensors in graph order and what makes them; nothing where the record cannot give its model."""
+    try:
+        view = GraphView.of(record.model())
+    except TrtLabError:
+        return None, {}
+    order = sorted(view.tensors, key=view.order)
+    return [str(t) for t in order], {str(t): p for t in order if (p := view.tensors[t].producer) is not None}
+
+
+def _commands(session: Session, finding: Finding) -> list[str]:
+    model = session.model.path
+    if model is None:
+        return []
+    command = ["trt-lab", "locate", str(model), "--precision", finding.precision]
+    samples = session.samples
+    if samples.seed is not None:
+        command += ["--samples", str(samples.count), "--seed", str(samples.seed)]
+    return [shlex.join([*command, "-o", "out"])]

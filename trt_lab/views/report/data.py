@@ -59,7 +59,6 @@ class Cause:
         source, tensor, why: First node whose error is large while its inputs' are small; None and "" if there is none.
         keep_fp32: Nodes that must stay in FP32.
         minimal: Without any one of them the check fails.
-        outcomes: Outputs before and after the repair.
         method: How it was found: number of trials and builds, emulated or not, seconds.
     """
 
@@ -69,7 +68,6 @@ class Cause:
     why: str
     keep_fp32: tuple[NodeId, ...]
     minimal: bool
-    outcomes: tuple[Outcome, ...]
     method: str
 
 
@@ -82,6 +80,7 @@ class ReportData:
         verdict: None when nothing was compared.
         headline: The verdict in words: largest figure, first tensor that differs.
         facts: What was compared, as (name, value): model hash, backend, versions, precision, samples, tolerance, ...
+        outcomes: The outputs against the reference, for each engine or plan: before and after the repair.
         tensors: In graph order.
         pairs: Tensors drawn as diff figures.
         records: Their timelines and layers.
@@ -95,6 +94,7 @@ class ReportData:
     headline: str
     facts: Sequence[tuple[str, str]]
     cause: Cause | None = None
+    outcomes: Sequence[Outcome] = ()
     tensors: Sequence[TensorRow] = ()
     pairs: Sequence[TensorPair] = ()
     records: Sequence[Timed] = ()
