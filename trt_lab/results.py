@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 
@@ -15,7 +15,7 @@ from trt_lab.diagnose.locate import Region, Source, TensorError
 from trt_lab.errors import CompareError
 from trt_lab.frames import diff_frame
 from trt_lab.record import Record
-from trt_lab.types import JsonValue, NodeId, TensorStats, Tolerance, Verdict
+from trt_lab.types import JsonValue, NodeId, TensorId, TensorStats, Tolerance, Verdict
 
 HTML_ROWS = 40
 """Rows of a still table; the frame has all."""
@@ -50,17 +50,21 @@ class Diff:
         comparison: The numbers.
         engine, reference: The records compared; `engine` is side a.
         tolerance: What "same" meant.
+        outputs: Outputs of the model among the tensors; the others are probes.
+        makers: Tensor → node that makes it, for words.
     """
 
     comparison: Comparison
     engine: Record
     reference: Record
     tolerance: Tolerance
+    outputs: tuple[TensorId, ...] = ()
+    makers: Mapping[str, NodeId] = field(default_factory=dict)
 
     @property
     def verdict(self) -> Verdict:
-        """`same` when every tensor is within tolerance on every sample."""
-        return self.comparison.verdict
+        """That of the model's outputs: rounding, or an infinity in the middle, can be harmless. Without them, of all."""
+        return self.restricted(self.outputs).comparison.verdict if self.outputs else self.comparison.verdict
 
     @property
     def tensors(self) -> tuple[TensorStats, ...]:
@@ -84,11 +88,18 @@ class Diff:
 
     @property
     def headline(self) -> str:
-        """One line: verdict, largest figure, first tensor that differs."""
-        worst = self.worst
+        """One line: verdict and largest error of the outputs, and the first tensor that differs, outputs or not."""
+        outputs = self.restricted(self.outputs) if self.outputs else self
+        worst = outputs.worst
         if worst is None:
             return self.verdict
-        where = f" · first at {worst.name}" if self.comparison.first_divergent else ""
+        first = self.comparison.first_divergent
+        where = (
+            f" · first at {self.makers.get(first, first)}" if first is not None and self.verdict == "differs" else ""
+        )
+        if first is not None and self.verdict == "same":
+            count = sum(stats.verdict == "differs" for stats in self.tensors)
+            where = f" · {count} probed {'tensor differs' if count == 1 else 'tensors differ'}, first at {first}"
         return f"{self.verdict} · {summarize(worst)}{where}"
 
     @property
@@ -100,10 +111,7 @@ class Diff:
 
     def stats(self, tensor: str, sample: int) -> TensorStats:
         """Figures of one tensor on one sample. Raises CompareError when it was not compared."""
-        for stats in self.comparison.per_sample:
-            if stats.name == tensor and stats.sample == sample:
-                return stats
-        raise CompareError(f"tensor {tensor!r}, sample {sample}: not in this comparison; probe it and build again")
+        return self.comparison.stats(tensor, sample)
 
     def pair(self, tensor: str, sample: int) -> tuple[np.ndarray, np.ndarray]:
         """Golden and engine arrays of one tensor. Raises CompareError when one side lacks it."""
@@ -117,7 +125,9 @@ class Diff:
 
     def restricted(self, tensors: Iterable[str]) -> Diff:
         """The same for some tensors only; the verdict is theirs."""
-        return replace(self, comparison=self.comparison.restricted(tensors))
+        kept = set(tensors)
+        outputs = tuple(name for name in self.outputs if name in kept)
+        return replace(self, comparison=self.comparison.restricted(kept), outputs=outputs)
 
     def __repr__(self) -> str:
         return f"<Diff {self.comparison.label_a} against {self.comparison.label_b}: {self.headline}>"

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
-from trt_lab import backends, storage
+from trt_lab import backends, storage, zoo
 from trt_lab.activity import Activity, Status, scaled, silent
 from trt_lab.backends.worker import Worker, default_worker
 from trt_lab.compare.sides import compare_sides, open_side
@@ -31,7 +31,6 @@ from trt_lab.record import Record, is_record
 from trt_lab.results import Diff, Finding
 from trt_lab.runs import Role, Samples, make_record
 from trt_lab.types import BuildOptions, NodeId, OnProgress, Precision, PrecisionPlan, Progress, TensorId, Tolerance
-from trt_lab.zoo import open_source
 
 Change: TypeAlias = Literal["model", "options", "probes", "samples", "reference", "record", "finding", "status", "code"]
 
@@ -88,7 +87,7 @@ class Session:
         """
         session = cls(record.model(), executor=executor)
         session._history = History("import trt_lab", f"lab = trt_lab.Session.open_any({str(record.path)!r})")
-        session._options = record.meta.build_options()
+        session._options = record.meta.build_options
         session._probes = tuple(t for t in record.meta.probes if t not in session._view.outputs)
         session._samples = Samples.given(session._model, [record.inputs(i) for i in range(record.samples)])
         if record.meta.role == "reference":
@@ -111,7 +110,9 @@ class Session:
             self._notify(change)
 
     def _adopt(self, source: ModelSource) -> None:
-        opened, feeds = open_source(source)
+        named = source.removeprefix("zoo:") if isinstance(source, str) and source.startswith("zoo:") else None
+        opened = Model.load(source) if named is None else zoo.get(named).model
+        feeds = [] if named is None else zoo.get(named).feeds
         view = GraphView.of(opened)
         with self._lock:
             self._model, self._view = opened, view
@@ -373,7 +374,11 @@ class Session:
     def _diff(self, engine: Record, reference: Record, tolerance: Tolerance) -> Diff:
         order = sorted(self._view.tensors, key=self._view.order)
         comparison = compare_sides(open_side(engine), open_side(reference), tolerance=tolerance, order=order)
-        return Diff(comparison, engine, reference, tolerance)
+        compared = {stats.name for stats in comparison.tensors}
+        tensors = {name: info for name, info in self._view.tensors.items() if name in compared}
+        outputs = tuple(name for name, info in tensors.items() if info.is_output)
+        makers = {name: info.producer for name, info in tensors.items() if info.producer is not None}
+        return Diff(comparison, engine, reference, tolerance, outputs, makers)
 
     # --- diagnosis -----------------------------------------------------------------------
 
