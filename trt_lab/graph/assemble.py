@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
-from trt_lab.graph.layered import BEND_RANKS_LIMIT, FED, FREE, SOURCE, Link, Placement, place_boxes, rank_boxes, simplify
+from trt_lab.graph.layered import (
+    BEND_RANKS_LIMIT,
+    FED,
+    FREE,
+    SOURCE,
+    Link,
+    Placement,
+    place_boxes,
+    rank_boxes,
+    simplify,
+)
 from trt_lab.graph.tree import Tree, tree_of
 from trt_lab.graph.view import GraphView
 from trt_lab.types import TensorId
@@ -214,7 +225,8 @@ class Assembly:
         for level in levels.values():
             local = level.local
             feeds = [
-                SOURCE if things[box].kind in ("input", "outer") else FED if box in level.fed else FREE for box in level.boxes
+                SOURCE if things[box].kind in ("input", "outer") else FED if box in level.fed else FREE
+                for box in level.boxes
             ]
             pairs = [(local[a], local[b]) for a, b in level.pairs]
             level.ranks, level.upwards = rank_boxes([self._orders[box] for box in level.boxes], pairs, feeds)
@@ -250,7 +262,7 @@ class Assembly:
                 continue
             edge = Edge(source, target, tensor)
             levels, things = self._levels, self.things
-            for inner, outer in zip(up, up[1:], strict=False):
+            for inner, outer in itertools.pairwise(up):
                 level = levels[outer]
                 edge.legs.append((outer, self._link(level, inner, self._port(level, "out", tensor), tensor)))
             common = things[up[-1]].parent
@@ -260,7 +272,9 @@ class Assembly:
                 edge.legs.append((outer, self._link(level, self._port(level, "in", tensor), inner, tensor)))
             self.edges.append(edge)
 
-    def _add_portals(self, source: int, target: int, tensor: TensorId, leaving: dict[tuple[int, TensorId], int]) -> None:
+    def _add_portals(
+        self, source: int, target: int, tensor: TensorId, leaving: dict[tuple[int, TensorId], int]
+    ) -> None:
         """Draws an edge as two stubs: one under the source for all its readers, one above the target."""
         name = self.view.tensors[tensor].name
         for here, is_source in ((source, True), (target, False)):

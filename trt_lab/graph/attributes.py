@@ -1,4 +1,4 @@
-"""Types, shapes and attributes as short text and plain values."""
+"""Types and attributes as short text."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from functools import lru_cache
 from typing import Any
 
 import onnx_ir as ir
-
-from trt_lab.types import Shape
 
 _LONGEST = 80
 
@@ -27,14 +25,6 @@ def _name(dtype: ir.DataType) -> str | None:
     if dtype == ir.DataType.STRING:
         return "string"
     return dtype.numpy().name
-
-
-def shape_of(value: ir.Value) -> Shape | None:
-    """Sizes as numbers, names and None; None when the rank is unknown."""
-    shape = value.shape
-    if shape is None:
-        return None
-    return tuple([dim if isinstance(dim, int) else dim.value for dim in shape])
 
 
 def printable(node: ir.Node) -> Mapping[str, str]:

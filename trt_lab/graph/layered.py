@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 GAP_X = 24.0
 GAP_Y = 32.0
@@ -81,8 +82,7 @@ def rank_boxes(
         for target in below[box]:
             if place[target] > place[box]:
                 has_data[target] |= has_data[box]
-                if ranks[target] < rank:
-                    ranks[target] = rank
+                ranks[target] = max(ranks[target], rank)
     for box in reversed(order):
         if not has_data[box] or feeds[box] == SOURCE:
             readers = [ranks[target] for target in below[box] if place[target] > place[box]]
@@ -302,7 +302,7 @@ class _Level:
         left: dict[int, dict[int, float]] = {}
         right: dict[int, dict[int, float]] = {}
         for row in self.rows:
-            for a, b in zip(row, row[1:], strict=False):
+            for a, b in pairwise(row):
                 gap = GAP_X if a < boxes and b < boxes else BEND_GAP
                 apart = (width[a] + width[b]) / 2 + gap + shift[a] - shift[b]
                 one, two = block[a], block[b]
@@ -350,7 +350,9 @@ class _Level:
         start = min(x - width / 2 for x, width in zip(self.x, self.width, strict=True))
         self.x = [x - start for x in self.x]
         tall = [(tops[r] + bottoms[r] - h) / 2 for r, h in zip(self.rank[: self.boxes], self.height, strict=False)]
-        routes = [self._route(link, path, tall, tops, bottoms) for link, path in zip(self.links, self.paths, strict=True)]
+        routes = [
+            self._route(link, path, tall, tops, bottoms) for link, path in zip(self.links, self.paths, strict=True)
+        ]
         end = max(x + width / 2 for x, width in zip(self.x, self.width, strict=True))
         return Placement(self.x[: self.boxes], tall, routes, end, bottoms[-1])
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from trt_lab.graph.view import GraphView, Scope
+from trt_lab.graph.scopes import Scope
+from trt_lab.graph.view import GraphView
 from trt_lab.model import hold_collection
 from trt_lab.types import NodeId
 

@@ -12,9 +12,11 @@ import numpy as np
 import onnx_ir as ir
 
 from trt_lab.errors import ModelError
-from trt_lab.graph.attributes import dtype_name, printable, shape_of
+from trt_lab.graph.attributes import dtype_name, printable
+from trt_lab.graph.constants import InitializerStats, describe, values_of
+from trt_lab.graph.scopes import Scope, scope_of, scope_tree
 from trt_lab.graph.walk import Part, collect_parts, graph_order
-from trt_lab.model import Model, hold_collection
+from trt_lab.model import Model, hold_collection, shape_of
 from trt_lab.types import NodeId, NodeInfo, TensorId, TensorInfo
 
 
@@ -36,42 +38,6 @@ class GraphInfo:
     nodes: tuple[NodeId, ...]
     inputs: tuple[TensorId, ...]
     outputs: tuple[TensorId, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """A folder of nodes, made of the `/a/b` parts of their names.
-
-    Attributes:
-        path: As in `NodeInfo.scope`; "" for the top.
-        nodes: Nodes right in it.
-        children: Scopes right in it, in graph order.
-        count: Nodes in it and below.
-    """
-
-    path: str
-    nodes: tuple[NodeId, ...]
-    children: tuple[Scope, ...]
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class InitializerStats:
-    """Values of a constant. Figures are over finite elements and None where there are none.
-
-    Attributes:
-        count: Number of elements.
-        not_finite: NaN and infinities.
-        preview: The first eight values, as text.
-    """
-
-    count: int
-    minimum: float | None
-    maximum: float | None
-    mean: float | None
-    zeros: int
-    not_finite: int
-    preview: tuple[str, ...]
 
 
 class GraphView:
@@ -204,45 +170,17 @@ class GraphView:
         if graph not in self._scopes:
             if graph not in self.graphs:
                 raise ModelError(f"{self.model.name}: no graph '{graph}'{_close(graph, self.graphs)}")
-            self._scopes[graph] = _scope_tree([self.nodes[node] for node in self.graphs[graph].nodes])
+            self._scopes[graph] = scope_tree([self.nodes[node] for node in self.graphs[graph].nodes])
         return self._scopes[graph]
 
     def constant(self, tensor_id: str) -> np.ndarray | None:
         """Values of an initializer or of a Constant node's output; None for other tensors and stripped weights."""
-        value = self.ir_value(tensor_id)
-        if value.const_value is not None:
-            return _values(value.const_value)
-        node = value.producer()
-        if node is None or node.op_type != "Constant" or node.domain:
-            return None
-        attribute = node.attributes.get("value")
-        if attribute is not None and not attribute.is_ref() and attribute.type == ir.AttributeType.TENSOR:
-            return _values(attribute.as_tensor())
-        for name in ("value_float", "value_floats", "value_int", "value_ints"):
-            attribute = node.attributes.get(name)
-            if attribute is not None and not attribute.is_ref():
-                return np.asarray(attribute.value, dtype=np.float32 if "float" in name else np.int64)
-        return None
+        return values_of(self.ir_value(tensor_id))
 
     def initializer_stats(self, tensor_id: str) -> InitializerStats | None:
         """Statistics of a constant; None when the tensor is none."""
         values = self.constant(tensor_id)
-        if values is None:
-            return None
-        preview = tuple(str(value) for value in values.reshape(-1)[:8])
-        if values.dtype.kind not in "biufV" or values.dtype == object:
-            return InitializerStats(values.size, None, None, None, 0, 0, preview)
-        numbers = values.astype(np.float64)
-        finite = numbers[np.isfinite(numbers)]
-        return InitializerStats(
-            count=values.size,
-            minimum=float(finite.min()) if finite.size else None,
-            maximum=float(finite.max()) if finite.size else None,
-            mean=float(finite.mean()) if finite.size else None,
-            zeros=int(np.count_nonzero(numbers == 0)),
-            not_finite=int(values.size - finite.size),
-            preview=preview,
-        )
+        return None if values is None else describe(values)
 
     # --- making --------------------------------------------------------------------------
 
@@ -301,8 +239,14 @@ class GraphView:
         declared = self.model.declared_shapes
         tensors: dict[TensorId, TensorInfo] = {}
 
-        def add(value: ir.Value, tensor_id: TensorId, role: Literal["input", "initializer", "intermediate"],
-                path: str, producer: NodeId | None = None, overridable: bool = False) -> None:
+        def add(
+            value: ir.Value,
+            tensor_id: TensorId,
+            role: Literal["input", "initializer", "intermediate"],
+            path: str,
+            producer: NodeId | None = None,
+            overridable: bool = False,
+        ) -> None:
             self._ir_values[tensor_id] = value
             tensors[tensor_id] = TensorInfo(
                 id=tensor_id,
@@ -348,49 +292,11 @@ class GraphView:
         )
 
 
-def scope_of(name: str) -> str:
-    """The `/a/b` part of a node name: `/a/a.0/Conv` lies in `/a/a.0`, `/Mul` and `Mul` at the top ("")."""
-    return name.rpartition("/")[0].rstrip("/")
-
-
-def scope_chain(scope: str) -> list[str]:
-    """The scopes from the outermost to `scope` itself: `/a/b` gives `/a`, `/a/b`."""
-    return [scope[:end] for end in range(1, len(scope)) if scope[end] == "/" and scope[end - 1] != "/"] + (
-        [scope] if scope else []
-    )
-
-
-def _values(tensor: ir.TensorProtocol) -> np.ndarray | None:
-    try:
-        return tensor.numpy()
-    except (ValueError, OSError):  # a model stripped of its weights, or the data file went away since
-        return None
-
-
 def _own_tensors(part: Part) -> set[TensorId]:
     values = [*part.body.inputs, *(value for node in part.body for value in node.outputs if value.name)]
     if isinstance(part.body, ir.Graph):
         values.extend(part.body.initializers.values())
     return {part.ids[value] for value in values}
-
-
-def _scope_tree(nodes: Iterable[NodeInfo]) -> Scope:
-    direct: dict[str, list[NodeId]] = {"": []}
-    children: dict[str, list[str]] = {"": []}
-    for node in nodes:
-        if node.scope not in direct:
-            parent = ""
-            for path in scope_chain(node.scope):
-                if path not in direct:
-                    direct[path], children[path] = [], []
-                    children[parent].append(path)
-                parent = path
-        direct[node.scope].append(node.id)
-    made: dict[str, Scope] = {}
-    for path in reversed(direct):  # a scope is found after the one that holds it
-        inner = tuple(made[child] for child in children[path])
-        made[path] = Scope(path, tuple(direct[path]), inner, len(direct[path]) + sum(child.count for child in inner))
-    return made[""]
 
 
 def _close(wanted: str, known: Iterable[str]) -> str:

@@ -62,7 +62,9 @@ def collect_parts(model: Model) -> tuple[list[Part], list[str]]:
         part.node_ids = [NodeId(name) for name in named]
         _assign_tensors(part, prefix, taken_tensors)
         for index, node in enumerate(nodes):
-            nested = [(name, graph, part.ids) for name, graph in _nested(node)] if node.attributes else []
+            nested: list[tuple[str, ir.Graph | ir.Function, dict[ir.Value, TensorId]]] = []
+            if node.attributes:
+                nested.extend((name, graph, part.ids) for name, graph in _nested(node))
             function = functions.get(node.op_identifier()) if functions else None
             if function is not None:
                 budget -= len(function)

@@ -121,7 +121,9 @@ def _check_graph(graph: onnx.GraphProto | onnx.FunctionProto, label: str) -> tup
     outputs = graph.output if isinstance(graph, onnx.FunctionProto) else [value.name for value in graph.output]
     for name in outputs:
         if name and name not in makers and name not in defined:
-            raise ModelError(f"{label}: output '{name}' of graph '{graph.name}' is made by no node; export the model again")
+            raise ModelError(
+                f"{label}: output '{name}' of graph '{graph.name}' is made by no node; export the model again"
+            )
     unresolved: dict[str, str] = {}
     in_order = True
     for index, wanted in enumerate(reads):
@@ -135,7 +137,9 @@ def _check_graph(graph: onnx.GraphProto | onnx.FunctionProto, label: str) -> tup
         order = topological_order([[makers[n] for n in wanted if n in makers] for wanted in reads])
         if isinstance(order, Cycle):
             chain = " → ".join(f"'{_label(graph.node[i])}'" for i in order.shown())
-            raise ModelError(f"{label}: the nodes {chain} form a cycle, which no engine can run; export the model again")
+            raise ModelError(
+                f"{label}: the nodes {chain} form a cycle, which no engine can run; export the model again"
+            )
         nodes = [onnx.NodeProto.FromString(graph.node[i].SerializeToString()) for i in order]
         del graph.node[:]
         graph.node.extend(nodes)

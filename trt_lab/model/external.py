@@ -102,7 +102,9 @@ def take_in(proto: onnx.ModelProto, label: str, folder: Path | None) -> list[str
         tensor.data_location = onnx.TensorProto.DEFAULT
     if not stripped:
         return []
-    return [f"weights are not in the file for {len(stripped)} tensors ('{stripped[0]}', …): it can be looked at, not run"]
+    return [
+        f"weights are not in the file for {len(stripped)} tensors ('{stripped[0]}', …): it can be looked at, not run"
+    ]
 
 
 def _has_data(name: str, tensor: onnx.TensorProto, label: str) -> bool:
@@ -112,7 +114,9 @@ def _has_data(name: str, tensor: onnx.TensorProto, label: str) -> bool:
     try:
         needed = tensor_bytes(tensor.data_type, tensor.dims)
     except (ValueError, TypeError) as error:
-        raise ModelError(f"{label}: tensor '{name}' has an unknown type ({error}); update onnx or export again") from error
+        raise ModelError(
+            f"{label}: tensor '{name}' has an unknown type ({error}); update onnx or export again"
+        ) from error
     if tensor.HasField("raw_data"):
         if tensor.raw_data and len(tensor.raw_data) != needed:
             raise ModelError(
@@ -145,7 +149,9 @@ def _check(name: str, tensor: onnx.TensorProto, label: str, folder: Path) -> tup
     if length:
         there = min(there, length)
     if there < needed:
-        raise ModelError(f"{where}: its data in {path} is short: {needed} needed, {there} there (bytes); copy the file again")
+        raise ModelError(
+            f"{where}: its data in {path} is short: {needed} needed, {there} there (bytes); copy the file again"
+        )
     return path, offset, needed
 
 

@@ -18,8 +18,9 @@ from onnx_ir.serde import SerdeError
 from trt_lab.errors import ModelError
 from trt_lab.model.check import Cycle, parents_of, prepare, topological_order
 from trt_lab.model.collection import hold_collection
+from trt_lab.model.digest import hash_graph, hash_weights
 from trt_lab.model.external import take_in
-from trt_lab.model.infer import graphs_of, infer_into, initializers, light_proto, lighten, skeleton
+from trt_lab.model.infer import graphs_of, infer_into, initializers, light_proto, lighten
 from trt_lab.model.naming import assign_names
 from trt_lab.model.read import parse, read_path
 from trt_lab.types import Shape
@@ -28,8 +29,6 @@ ModelSource: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | ir.
 
 EXTERNAL_ABOVE_BYTES = 1_500_000_000
 """Models with more weights than this are saved with a data file beside them; protobuf ends at 2 GB."""
-
-_CHUNK_BYTES = 16 * 1024 * 1024
 
 
 class Model:
@@ -176,26 +175,12 @@ class Model:
     def graph_hash(self) -> str:
         """SHA-256 in hex over nodes, inputs, outputs and the types of the weights."""
         with self._lock:
-            proto = skeleton(self._model, -1)
-        bare = onnx.ModelProto(ir_version=proto.ir_version)
-        bare.opset_import.extend(sorted(proto.opset_import, key=lambda entry: entry.domain))
-        bare.functions.extend(proto.functions)
-        bare.graph.CopyFrom(proto.graph)
-        bare.graph.doc_string = ""
-        del bare.graph.value_info[:]
-        for output in bare.graph.output:
-            output.ClearField("type")
-        return hashlib.sha256(bare.SerializeToString(deterministic=True)).hexdigest()
+            return hash_graph(self._model)
 
     @cached_property
     def weights_hash(self) -> str:
         """SHA-256 in hex over all initializers: name, type, shape and bytes."""
-        digest = hashlib.sha256()
-        for value, tensor in initializers(self._model):
-            digest.update(f"{value.name}\0{tensor.dtype.name}\0{tuple(tensor.shape.numpy())}\0".encode())
-            for part in _parts(tensor):
-                digest.update(part)
-        return digest.hexdigest()
+        return hash_weights(self._model)
 
     def __repr__(self) -> str:
         return f"Model({self.name!r}, {len(self._model.graph)} nodes, opset {self.opset.get('', '?')})"
@@ -209,7 +194,9 @@ class Model:
             ModelError: The weights exceed what one protobuf holds (2 GB); use `save`.
         """
         if self._weight_bytes() > EXTERNAL_ABOVE_BYTES:
-            raise ModelError(f"{self.name}: the weights are too large for one protobuf (2 GB); save the model to a file")
+            raise ModelError(
+                f"{self.name}: the weights are too large for one protobuf (2 GB); save the model to a file"
+            )
         with self._lock:
             proto = ir.to_proto(self._model)
         _fill(proto.graph, self._model.graph)
@@ -336,22 +323,6 @@ def _reads(node: ir.Node) -> list[ir.Value]:
             waiting.extend(graph)
             found.extend(graph.outputs)
     return found
-
-
-def _parts(tensor: ir.TensorProtocol) -> Iterator[bytes]:
-    """Bytes of a tensor, large external files in chunks."""
-    if tensor.dtype == ir.DataType.STRING:
-        for text in tensor.string_data():  # pyright: ignore[reportAttributeAccessIssue] (string tensors have it)
-            yield len(text).to_bytes(8, "little") + text
-    elif isinstance(tensor, ir.ExternalTensor):
-        with open(tensor.path, "rb") as file:
-            file.seek(tensor.offset or 0)
-            left = tensor.nbytes
-            while left and (part := file.read(min(left, _CHUNK_BYTES))):
-                left -= len(part)
-                yield part
-    else:
-        yield tensor.tobytes()
 
 
 def _fill(proto: onnx.GraphProto, graph: ir.Graph) -> None:

@@ -35,7 +35,9 @@ def read_path(source: str | os.PathLike[str]) -> tuple[onnx.ModelProto, Path]:
     try:
         size = path.stat().st_size
         if size > _MAX_PROTO_BYTES:
-            raise ModelError(f"{path} has {size} bytes; ONNX holds at most 2 GB in one file: save it with external data")
+            raise ModelError(
+                f"{path} has {size} bytes; ONNX holds at most 2 GB in one file: save it with external data"
+            )
         data = path.read_bytes()
     except FileNotFoundError:
         raise ModelError(f"{path}: no such file; check the path") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
@@ -51,7 +52,7 @@ class GraphBuilder:
         self._weights.append(numpy_helper.from_array(np.ascontiguousarray(values.astype(dtype)), name))
         return name
 
-    def node(self, name: str, inputs: Sequence[str], output: str = "", **attributes: object) -> str:
+    def node(self, name: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
         """Adds the node `name`, whose last part without a `_1` is its type, and returns its output's name."""
         op_type = name.rpartition("/")[2].split("_")[0]
         made = output or f"{name}_output_0"
@@ -68,7 +69,13 @@ class GraphBuilder:
         names = [source, self.weight(f"{path}.weight", values), self.weight(f"{path}.bias", bias)]
         pad = kernel // 2
         return self.node(
-            f"{scope}/Conv", names, kernel_shape=[kernel, kernel], pads=[pad] * 4, strides=[1, 1], dilations=[1, 1], group=1
+            f"{scope}/Conv",
+            names,
+            kernel_shape=[kernel, kernel],
+            pads=[pad] * 4,
+            strides=[1, 1],
+            dilations=[1, 1],
+            group=1,
         )
 
     def finish(self, inputs: Mapping[str, Sequence[int | str]], outputs: Mapping[str, Sequence[int | str]]) -> Model:

@@ -17,7 +17,12 @@ def make_layernorm_overflow() -> ZooModel:
     graph = GraphBuilder("layernorm_overflow", seed=20240524)
 
     def linear(
-        scope: str, source: str, sizes: tuple[int, int], bias: np.ndarray | None = None, gain: float = 1.0, output: str = ""
+        scope: str,
+        source: str,
+        sizes: tuple[int, int],
+        bias: np.ndarray | None = None,
+        gain: float = 1.0,
+        output: str = "",
     ) -> str:
         bound = 1 / np.sqrt(sizes[0])
         path = scope.strip("/").replace("/", ".")

@@ -65,7 +65,17 @@ def check_drawing(drawing: Layout) -> None:
 
 
 def same(first: Layout, second: Layout) -> bool:
-    arrays = ("kinds", "boxes", "parents", "counts", "peers", "edge_sources", "edge_targets", "edge_tensors", "route_points")
+    arrays = (
+        "kinds",
+        "boxes",
+        "parents",
+        "counts",
+        "peers",
+        "edge_sources",
+        "edge_targets",
+        "edge_tensors",
+        "route_points",
+    )
     return first.ids == second.ids and all(np.array_equal(getattr(first, n), getattr(second, n)) for n in arrays)
 
 
@@ -158,6 +168,7 @@ def test_tensor_with_many_readers_is_drawn_as_portals() -> None:
     portals = [i for i in range(len(drawing.ids)) if kind(drawing, i) == "portal"]
     assert len(portals) == 10 and {drawing.ids[i] for i in portals} == {"m"}
     mask = drawing.index_of("/mask")
+    assert mask is not None
     assert [int(drawing.peers[i]) for i in portals].count(mask) == 9
     assert {drawing.labels[i] for i in portals if drawing.peers[i] == mask} == {"mask"}
     fewer = view_of(nodes[:9], [info("x", [1]), info("t0", [1])], [info("t8", [1])])

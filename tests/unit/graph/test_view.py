@@ -8,12 +8,12 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from tests.unit.graph.models import branch, chain, info, view_of, weight
 from onnx import TensorProto, helper
 
+from tests.unit.graph.models import branch, chain, info, view_of, weight
 from trt_lab.errors import ModelError
 from trt_lab.graph import GraphView
-from trt_lab.graph.view import scope_chain, scope_of
+from trt_lab.graph.scopes import scope_chain, scope_of
 from trt_lab.model import Model
 
 
@@ -37,7 +37,9 @@ def test_c02_two_nodes_of_one_name_are_told_apart() -> None:
         helper.make_node("MatMul", ["x", "w"], ["a"], name="fc"),
         helper.make_node("Add", ["a", "b"], ["y"], name="fc"),
     ]
-    view = view_of(nodes, [info("x", [1, 2])], [info("y", [1, 2])], [weight("w", [[1, 0], [0, 1]]), weight("b", [1, 2])])
+    view = view_of(
+        nodes, [info("x", [1, 2])], [info("y", [1, 2])], [weight("w", [[1, 0], [0, 1]]), weight("b", [1, 2])]
+    )
     assert {node: view.node(node).op_type for node in view.nodes} == {"fc": "MatMul", "fc#2": "Add"}
     assert view.successors("fc") == ("fc#2",) and view.predecessors("fc#2") == ("fc",)
 
@@ -47,7 +49,9 @@ def two_ifs() -> GraphView:
     nodes = []
     for name, output, (then_op, else_op) in (("if0", "p", ("Neg", "Abs")), ("if1", "q", ("Exp", "Relu"))):
         branches = [branch([helper.make_node(op, ["x"], ["r"], name="my_add")], "r") for op in (then_op, else_op)]
-        nodes.append(helper.make_node("If", ["c"], [output], then_branch=branches[0], else_branch=branches[1], name=name))
+        nodes.append(
+            helper.make_node("If", ["c"], [output], then_branch=branches[0], else_branch=branches[1], name=name)
+        )
     return view_of(nodes, [info("c", [], TensorProto.BOOL), info("x", [2])], [info("p", [2]), info("q", [2])])
 
 
@@ -144,7 +148,7 @@ def test_constants_that_are_not_numbers_or_not_finite() -> None:
         helper.make_node("Identity", ["k"], ["y"], name="i"),
         helper.make_node("Identity", ["words"], ["z"], name="j"),
     ]
-    words = helper.make_tensor("words", TensorProto.STRING, [2], [b"a", "ü".encode()])
+    words = onnx.TensorProto(name="words", data_type=TensorProto.STRING, dims=[2], string_data=[b"a", "ü".encode()])
     view = view_of(nodes, [], [info("y", [4]), info("z", [2], TensorProto.STRING)], [words])
     stats = view.initializer_stats("k")
     assert stats is not None and (stats.minimum, stats.maximum, stats.zeros, stats.not_finite) == (0, 1, 1, 2)
@@ -204,7 +208,12 @@ def test_loop_and_scan_bodies_are_nested_graphs() -> None:
 
 def test_local_functions_open_per_call() -> None:
     function = helper.make_function(
-        "my", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"], name="sum")], [helper.make_opsetid("", 17)]
+        "my",
+        "Twice",
+        ["a"],
+        ["b"],
+        [helper.make_node("Add", ["a", "a"], ["b"], name="sum")],
+        [helper.make_opsetid("", 17)],
     )
     nodes = [
         helper.make_node("Twice", ["x"], ["m"], domain="my", name="one"),
@@ -232,7 +241,9 @@ def test_ids_never_clash_with_paths() -> None:
 
 
 def test_output_listed_twice_is_one_tensor() -> None:
-    view = view_of([helper.make_node("Relu", ["x"], ["y"], name="r")], [info("x", [2])], [info("y", [2]), info("y", [2])])
+    view = view_of(
+        [helper.make_node("Relu", ["x"], ["y"], name="r")], [info("x", [2])], [info("y", [2]), info("y", [2])]
+    )
     assert view.outputs == ("y", "y") and view.tensor("y").is_output
 
 
@@ -247,14 +258,19 @@ def test_unknown_names_come_with_advice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "scope"), [("/a/a.0/Conv", "/a/a.0"), ("/Mul", ""), ("Mul", ""), ("model/l1/Relu", "model/l1"), ("/a//b", "/a")]
+    ("name", "scope"),
+    [("/a/a.0/Conv", "/a/a.0"), ("/Mul", ""), ("Mul", ""), ("model/l1/Relu", "model/l1"), ("/a//b", "/a")],
 )
 def test_scope_is_the_folder_part_of_the_name(name: str, scope: str) -> None:
     assert scope_of(name) == scope
 
 
 def test_scopes_form_a_tree() -> None:
-    assert scope_chain("/a/b/c") == ["/a", "/a/b", "/a/b/c"] and scope_chain("a/b") == ["a", "a/b"] and scope_chain("") == []
+    assert (
+        scope_chain("/a/b/c") == ["/a", "/a/b", "/a/b/c"]
+        and scope_chain("a/b") == ["a", "a/b"]
+        and scope_chain("") == []
+    )
     names = ["/a/x", "/a/b/y", "/c/z", "/top", "/a/b/w"]
     root = chain(5, names.__getitem__).scopes()
     assert (root.nodes, root.count) == (("/top",), 5)
@@ -268,7 +284,9 @@ def test_attributes_are_short_text() -> None:
         helper.make_node("Constant", [], ["k"], name="k", value=weight("", np.zeros((3, 4)))),
         helper.make_node("Mystery", ["k"], ["z"], name="m", long="é" * 500, many=list(range(1000)), real=0.1),
     ]
-    view = view_of(nodes, [info("x", [1, 1, 3, 3])], [info("y", None), info("z", None)], [weight("w", np.ones((1, 1, 3, 3)))])
+    view = view_of(
+        nodes, [info("x", [1, 1, 3, 3])], [info("y", None), info("z", None)], [weight("w", np.ones((1, 1, 3, 3)))]
+    )
     assert view.node("c").attributes == {"pads": "[0, 0, 0, 0]", "auto_pad": "NOTSET"}
     assert view.node("k").attributes["value"] == "float32 3×4"
     assert view.node("m").attributes["real"] == "0.1"

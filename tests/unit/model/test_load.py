@@ -207,7 +207,9 @@ def test_truncated_file_says_how_much_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "cut.onnx"
     path.write_bytes(whole[: len(whole) // 2])
     text = line_of(path)
-    assert f"{path} is truncated: {len(whole) // 2} bytes are there" in text and "bytes of its graph are missing" in text
+    assert (
+        f"{path} is truncated: {len(whole) // 2} bytes are there" in text and "bytes of its graph are missing" in text
+    )
 
 
 @settings(max_examples=80, deadline=None)

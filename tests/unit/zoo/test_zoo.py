@@ -75,7 +75,7 @@ def test_model_is_valid_small_and_named(name: str) -> None:
     assert bool(made.fault) == bool(made.truth)
     assert len(made.feeds) == 4 and set(made.feeds[0]) == set(view.inputs)
     for first, second in zip(made.feeds, made.feeds[1:], strict=False):
-        assert not np.array_equal(*(next(iter(sample.values())) for sample in (first, second)))
+        assert not np.array_equal(next(iter(first.values())), next(iter(second.values())))
 
 
 @pytest.mark.parametrize("name", ["l2norm_overflow", "layernorm_overflow"])
@@ -107,14 +107,19 @@ def test_only_the_truth_leaves_the_range_first() -> None:
         del proto.graph.output[:]
         proto.graph.output.extend(onnx.ValueInfoProto(name=tensor) for tensor in names)
         session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-        peaks = dict(zip(names, (float(np.abs(v).max()) for v in session.run(names, made.feeds[0])), strict=True))
+        peaks = dict(
+            zip(names, (float(np.abs(np.asarray(v)).max()) for v in session.run(names, made.feeds[0])), strict=True)
+        )
         first = next(tensor for tensor in names if peaks[tensor] > 65504)
         assert view.tensors[first].producer == made.truth[0]
 
 
 def test_c24_written_out_layernorm_gives_the_stated_numbers() -> None:
     values = np.array([[400, -400, 100, -100]], np.float32)
-    initial = [numpy_helper.from_array(np.float32(2), "two"), numpy_helper.from_array(np.float32(1e-5), "eps")]
+    initial = [
+        numpy_helper.from_array(np.array(2, np.float32), "two"),
+        numpy_helper.from_array(np.array(1e-5, np.float32), "eps"),
+    ]
     nodes = [
         helper.make_node("ReduceMean", ["x"], ["m"], axes=[-1], name="n0"),
         helper.make_node("Sub", ["x", "m"], ["d"], name="n1"),
@@ -133,7 +138,9 @@ def test_c24_written_out_layernorm_gives_the_stated_numbers() -> None:
 
 
 def test_unknown_name_lists_what_there_is() -> None:
-    with pytest.raises(UsageError, match="no zoo model 'resnet'; there are: l2norm_overflow, layernorm_overflow, clean_cnn"):
+    with pytest.raises(
+        UsageError, match="no zoo model 'resnet'; there are: l2norm_overflow, layernorm_overflow, clean_cnn"
+    ):
         zoo.get("resnet")
 
 
