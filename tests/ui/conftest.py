@@ -7,6 +7,7 @@ Everything waits on conditions.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -230,7 +232,8 @@ def lab(page: Page, lab_server: LabServer, request: pytest.FixtureRequest) -> It
     yield Lab(page, lab_server, workspace).open()
     for session in lab_server.get("api/sessions"):
         end = urllib.request.Request(f"{lab_server.url}/api/sessions/{session['id']}", method="DELETE")
-        urllib.request.urlopen(end, timeout=30).close()
+        with contextlib.suppress(urllib.error.HTTPError):  # it ended by itself meanwhile
+            urllib.request.urlopen(end, timeout=30).close()
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,6 @@ export const launcher: JupyterFrontEndPlugin<void> = {
   autoStart: true,
   requires: [ILauncher],
   activate: (_: JupyterFrontEnd, launcher: ILauncher) => {
-    launcher.add({ command: COMMANDS.open, category: CATEGORY, rank: 1 });
+    launcher.add({ command: COMMANDS.open, category: CATEGORY, rank: 1, args: { isLauncher: true } });
   },
 };
