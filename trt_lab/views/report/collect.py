@@ -36,18 +36,19 @@ def report_data(session: Session, finding: Finding) -> ReportData:
         outcomes.append(
             _outcome(f"{finding.precision}, {plural(len(finding.keep_fp32), 'node')} in FP32", finding.after)
         )
-    engines = [diff.engine for diff in (before, finding.after) if diff is not None]
+    # The engines of the search were not profiled; the one that the user built was.
+    engine = session.records[-1] if session.records else before.engine
     return ReportData(
         title=session.model.name,
         verdict=finding.verdict,
         headline=finding.headline,
-        facts=_facts(before.engine, before.reference, before.tolerance),
+        facts=_facts(before.engine, before.reference, before.tolerance, session.samples.label),
         cause=_cause(finding),
         outcomes=outcomes,
         tensors=rows or [TensorRow(stats) for stats in before.tensors],
         pairs=[*_source_pair(session, finding), *_pairs(before, "output")][:PAIRS],
-        records=_timed(engines),
-        log=_log(engines),
+        records=_timed([engine]),
+        log=_log([engine, before.engine]),
         code=session.code,
         commands=_commands(session, finding),
         notes=_notes(before.engine, before.comparison),
@@ -109,8 +110,10 @@ def _cause(finding: Finding) -> Cause:
     )
 
 
-def _facts(engine: Record, reference: Record | None, tolerance: Tolerance | None) -> list[tuple[str, str]]:
-    """What was compared, nothing that is not known."""
+def _facts(
+    engine: Record, reference: Record | None, tolerance: Tolerance | None, samples: str = ""
+) -> list[tuple[str, str]]:
+    """What was compared, nothing that is not known. `samples` says where the inputs come from."""
     meta, options = engine.meta, engine.meta.build_options
     kept = plural(len(options.plan.keep_fp32), "node") if options.plan.keep_fp32 else "nothing"
     emulated = meta.facts.get("emulated")
@@ -129,7 +132,7 @@ def _facts(engine: Record, reference: Record | None, tolerance: Tolerance | None
         mode = "on" if reference.meta.build_options.optimizer else "off"
         rows.append(("Reference", f"{_backend(reference)}, {reference.meta.plan.default}, optimiser {mode}"))
     seed = "" if meta.seed is None else f", seed {meta.seed}"
-    rows.append(("Samples", f"{meta.samples}{seed}"))
+    rows.append(("Samples", samples or f"{meta.samples}{seed}"))
     if tolerance is not None:
         text = f"|engine − reference| ≤ {number(tolerance.atol)} + {number(tolerance.rtol)} · |reference|"
         rows.append(("Tolerance", text))
