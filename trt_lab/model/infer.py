@@ -61,10 +61,14 @@ def graphs_of(node: ir.Node) -> Iterator[ir.Graph]:
 
 
 def shape_of(value: ir.Value) -> Shape | None:
-    """Shape of a value as numbers, names and None; None when the rank is unknown."""
+    """Shape of a value as numbers, names and None; None when the rank is unknown.
+
+    `?` and negative sizes, which exporters write for "unknown", are None: equal names mean equal sizes.
+    """
     if value.shape is None:
         return None
-    return tuple(dim if isinstance(dim, int) else dim.value for dim in value.shape)
+    dims = [dim if isinstance(dim, int) else dim.value for dim in value.shape]
+    return tuple([None if dim == "?" or (isinstance(dim, int) and dim < 0) else dim for dim in dims])
 
 
 def _declarations(graph: ir.Graph) -> Iterator[tuple[ir.Value, Shape]]:
@@ -176,18 +180,13 @@ def light_proto(model: ir.Model) -> onnx.ModelProto:
 
 def skeleton(model: ir.Model, keep_bytes: int) -> onnx.ModelProto:
     """Serializes `model` with every initializer above `keep_bytes` as a type and a shape only."""
-    swapped: list[tuple[ir.Value, ir.TensorProtocol]] = []
-    try:
+    if any(tensor.nbytes > keep_bytes for _, tensor in initializers(model)):
+        model = model.clone()  # shares the tensors; others may be reading `model` now
         for value, tensor in initializers(model):
             if tensor.nbytes > keep_bytes:
-                swapped.append((value, tensor))
-                value.const_value = ir.ExternalTensor(
-                    "", None, None, tensor.dtype, shape=ir.Shape(tensor.shape.numpy()), name=value.name or ""
-                )
-        return ir.to_proto(model)
-    finally:
-        for value, tensor in swapped:
-            value.const_value = tensor
+                shape = ir.Shape(tensor.shape.numpy())
+                value.const_value = ir.ExternalTensor("", None, None, tensor.dtype, shape=shape, name=value.name or "")
+    return ir.to_proto(model)
 
 
 def initializers(model: ir.Model) -> Iterable[tuple[ir.Value, ir.TensorProtocol]]:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
@@ -22,6 +22,7 @@ from trt_lab.model.digest import hash_graph, hash_weights
 from trt_lab.model.external import take_in
 from trt_lab.model.infer import graphs_of, infer_into, initializers, light_proto, lighten
 from trt_lab.model.naming import assign_names
+from trt_lab.model.outside import set_folder, take_all_in
 from trt_lab.model.read import parse, read_path
 from trt_lab.types import Shape
 
@@ -104,7 +105,7 @@ class Model:
         except (SerdeError, ValueError, TypeError, NotImplementedError) as error:
             raise ModelError(f"{label}: {_first_cause(error)}; export the model again") from error
         if path is not None:
-            _set_base(graph, path.parent)
+            set_folder(graph, path.parent)
         model = cls(graph, path=path, notes=[*notes, *found], inferred=True)
         model._infer(lighten(proto))
         return model
@@ -174,8 +175,7 @@ class Model:
     @cached_property
     def graph_hash(self) -> str:
         """SHA-256 in hex over nodes, inputs, outputs and the types of the weights."""
-        with self._lock:
-            return hash_graph(self._model)
+        return hash_graph(self._model)
 
     @cached_property
     def weights_hash(self) -> str:
@@ -197,10 +197,8 @@ class Model:
             raise ModelError(
                 f"{self.name}: the weights are too large for one protobuf (2 GB); save the model to a file"
             )
-        with self._lock:
-            proto = ir.to_proto(self._model)
-        _fill(proto.graph, self._model.graph)
-        return proto
+        with hold_collection():
+            return ir.to_proto(take_all_in(self._model))
 
     def clone_ir(self) -> ir.Model:
         """A copy of `ir` to edit; tensors are shared, not copied."""
@@ -241,8 +239,7 @@ class Model:
         written = folder / target.name
         data = folder / f"{target.name}.data"
         if self._weight_bytes() > EXTERNAL_ABOVE_BYTES:
-            with self._lock:
-                ir.save(self._model, written, external_data=data.name)
+            ir.save(_clone(self._model), written, external_data=data.name)
         else:
             written.write_bytes(self.proto().SerializeToString())
         for file in (data, written):
@@ -275,28 +272,6 @@ def _first_cause(error: BaseException) -> str:
     return " ".join(str(error).split())[:300]
 
 
-def _set_base(graph: ir.Model, folder: Path) -> None:
-    for part in [*graph.graphs()]:
-        for tensor in _tensors(part):
-            if isinstance(tensor, ir.ExternalTensor):
-                tensor.base_dir = os.path.abspath(folder)
-
-
-def _tensors(graph: ir.Graph) -> Iterator[ir.TensorProtocol]:
-    """Tensors of one graph: initializers and node attributes."""
-    for value in graph.initializers.values():
-        if value.const_value is not None:
-            yield value.const_value
-    for node in graph:
-        for attribute in node.attributes.values():
-            if attribute.is_ref():
-                continue
-            if attribute.type == ir.AttributeType.TENSOR:
-                yield attribute.as_tensor()
-            elif attribute.type == ir.AttributeType.TENSORS:
-                yield from attribute.as_tensors()
-
-
 def _sort(graph: ir.Graph, label: str) -> bool:
     """Sorts one graph in place; says whether there was something to do."""
     nodes = list(graph)
@@ -323,18 +298,3 @@ def _reads(node: ir.Node) -> list[ir.Value]:
             waiting.extend(graph)
             found.extend(graph.outputs)
     return found
-
-
-def _fill(proto: onnx.GraphProto, graph: ir.Graph) -> None:
-    """Puts the data of external tensors into a serialized graph."""
-    from_file = {
-        value.name: value.const_value
-        for value in graph.initializers.values()
-        if isinstance(value.const_value, ir.ExternalTensor)
-    }
-    for tensor in proto.initializer:
-        external = from_file.get(tensor.name)
-        if external is not None:
-            tensor.raw_data = external.tobytes()
-            del tensor.external_data[:]
-            tensor.data_location = onnx.TensorProto.DEFAULT

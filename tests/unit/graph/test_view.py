@@ -240,6 +240,11 @@ def test_ids_never_clash_with_paths() -> None:
     assert view.tensor("if0/then/r").graph == "" and view.tensor("if0/then/r#2").graph == "if0/then"
 
 
+def test_sizes_written_as_unknown_are_unknown() -> None:
+    view = view_of([helper.make_node("Relu", ["x"], ["y"], name="r")], [info("x", ["N", "?", -1, 0])], [info("y", None)])
+    assert view.tensor("x").shape == ("N", None, None, 0)
+
+
 def test_output_listed_twice_is_one_tensor() -> None:
     view = view_of(
         [helper.make_node("Relu", ["x"], ["y"], name="r")], [info("x", [2])], [info("y", [2]), info("y", [2])]

@@ -75,6 +75,36 @@ def test_proto_holds_external_weights_and_is_fresh(tmp_path: Path) -> None:
     assert model.proto().graph.node[0].name == "fc"
 
 
+def test_proto_takes_in_external_data_of_branches_and_attributes(tmp_path: Path) -> None:
+    def outside(name: str, fill: float) -> onnx.TensorProto:
+        tensor = numpy_helper.from_array(np.full((64, 512), fill, np.float32), name)
+        (tmp_path / f"{name}.bin").write_bytes(tensor.raw_data)
+        tensor.ClearField("raw_data")
+        tensor.data_location = TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value=f"{name}.bin")
+        return tensor
+
+    result = [helper.make_tensor_value_info("r", TensorProto.FLOAT, None)]
+    then = helper.make_graph([helper.make_node("Neg", ["w"], ["r"], name="neg")], "b", [], result, [outside("w", 1)])
+    constant = helper.make_node("Constant", [], ["r"], name="k", value=outside("v", 2))
+    node = helper.make_node(
+        "If", ["c"], ["y"], then_branch=then, else_branch=helper.make_graph([constant], "b", [], result), name="if0"
+    )
+    info = [
+        helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, None),
+    ]
+    graph = helper.make_graph([node], "g", info[:1], info[1:])
+    path = tmp_path / "m.onnx"
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path.write_bytes(proto.SerializeToString())
+    whole = Model.load(path).proto().SerializeToString()
+    session = onnxruntime.InferenceSession(whole, providers=["CPUExecutionProvider"])
+    for choice, expected in ((True, -1), (False, 2)):
+        found = np.asarray(session.run(None, {"c": np.array(choice)})[0])
+        assert found.shape == (64, 512) and (found == expected).all()
+
+
 def test_clone_shares_weights_and_nothing_else() -> None:
     model = Model.load(linear(WEIGHT))
     clone = model.clone_ir()
