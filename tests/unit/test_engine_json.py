@@ -55,9 +55,7 @@ def test_recorded_fp16_engine(shared: Path) -> None:
         ("/Mul_1", "/ReduceSum"),
         "metadata",
     )
-    assert read.layers[6].outputs[0] == LayerTensor(
-        "/Mul_output_0", "float16", (None, 32, 64, 64), None, "Device"
-    )
+    assert read.layers[6].outputs[0] == LayerTensor("/Mul_output_0", "float16", (None, 32, 64, 64), None, "Device")
     reformat = read.layers[0]
     assert reformat.nodes == ("/a/a.0/Conv", "/a/a.1/Relu")
     assert reformat.nodes_from == "name"
@@ -124,7 +122,9 @@ def test_dialect_11() -> None:
             layer(
                 "conv_myl0_1",
                 LayerType="correlation",
-                Inputs=[{"Name": "x", "Dimensions": [1, 3], "Datatype": "Half", "Format": "(NHWC) Channel major format"}],
+                Inputs=[
+                    {"Name": "x", "Dimensions": [1, 3], "Datatype": "Half", "Format": "(NHWC) Channel major format"}
+                ],
                 Outputs=[{"Name": "y", "Dimensions": [1, 4], "Datatype": "BFloat16", "Format": "(Linear)"}],
                 Metadata="[ONNX Layer: conv]",
             )
@@ -302,9 +302,7 @@ def test_any_name_can_be_split(name: str) -> None:
 
 def chain(count: int) -> NodeIndex:
     nodes = [
-        NodeInfo(
-            NodeId(f"n.{i}"), f"n.{i}", "Relu", "", "", (TensorId(f"t{i}"),), (TensorId(f"t{i + 1}"),)
-        )
+        NodeInfo(NodeId(f"n.{i}"), f"n.{i}", "Relu", "", "", (TensorId(f"t{i}"),), (TensorId(f"t{i + 1}"),))
         for i in range(count)
     ]
     return NodeIndex.of(nodes, {"cast_1": NodeId("n.1")})

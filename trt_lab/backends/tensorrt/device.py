@@ -21,6 +21,8 @@ from trt_lab.types import JsonValue
 MEMORY_PROVIDER = "CUDA driver (libcuda)"
 
 _OUT_OF_MEMORY = 2
+_FIRST_STICKY = 700
+"""Errors of kernels; the context is lost after them."""
 _NON_BLOCKING = 1
 _MAJOR, _MINOR = 75, 76
 _PROTOTYPES: dict[str, Sequence[Any]] = {
@@ -117,10 +119,10 @@ class Driver:
         self._library.cuGetErrorString(status, byref(text))
         label = (symbol.value or b"unknown error").decode(errors="replace")
         words = (text.value or b"").decode(errors="replace")
-        return (
-            f"CUDA: {label} ({words}) in {name}. After such an error this process cannot use the GPU any more; "
-            "run again, which starts a new one."
-        )
+        text = f"CUDA: {label} ({words}) in {name}"
+        if status >= _FIRST_STICKY:
+            text += ". After such an error this process cannot use the GPU any more; run again, which starts a new one"
+        return text
 
 
 @lru_cache(maxsize=1)

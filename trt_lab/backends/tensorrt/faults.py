@@ -8,7 +8,9 @@ from trt_lab.backends.tensorrt.log import BuildLog
 from trt_lab.backends.tensorrt.network import first_error
 
 _RESOURCE = re.compile(r"(\S*builder_resource\S*)")
-_NO_KERNEL = re.compile(r"(?:find any implementation for node|no implementation for) (.+?)(?:\.| due|\)|$)")
+_NO_KERNEL = re.compile(
+    r"(?:find any implementation for node|no implementation for) (\{.+?\}|.+?)(?=\.\s|\.?\)|\.?$| due)"
+)
 _MEMORY = re.compile(
     r"(?:[Rr]equested (?:amount of GPU memory \(|size of )|insufficient memory on requested size of )(\d+)"
 )

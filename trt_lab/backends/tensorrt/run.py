@@ -75,6 +75,7 @@ class EngineRunner:
         self._device = Device(options.device)
         self._host: dict[str, np.ndarray] = {}
         self._memory: dict[str, tuple[int, int]] = {}
+        self._refused: RunError | None = None
         self._closed = False
         try:
             with collect(library, "info") as log:
@@ -269,7 +270,8 @@ class EngineRunner:
             def reallocate_output(self, tensor_name: str, memory: int, size: int, alignment: int) -> int:
                 try:
                     return runner._buffer(binding.name, size)
-                except RunError:  # must not pass through TensorRT's C++ frames; 0 makes it fail with its own error
+                except RunError as error:  # must not pass through TensorRT's C++ frames; 0 makes the run fail
+                    runner._refused = error
                     return 0
 
             def reallocate_output_async(
@@ -321,7 +323,10 @@ class EngineRunner:
         return runs
 
     def _enqueue(self, log: BuildLog) -> None:
+        self._refused = None
         if not self._context.execute_async_v3(self._device.stream):
+            if self._refused is not None:
+                raise self._refused
             raise RunError(explain_run(self._library.title, log))
 
     def _binding(self, index: int) -> _Binding:
