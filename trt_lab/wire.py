@@ -39,10 +39,6 @@ ItemKind = Literal["frame", "scope", "node", "input", "output", "outer", "portal
 """What a box is, as in `graph.layout`: a `scope` is closed, a `frame` is an open one and stands behind what it holds, an
 `outer` is a tensor of an outer graph, a `portal` the end of an edge that is not drawn through."""
 
-OpClass = Literal[
-    "tensor", "convolution", "matmul", "normalisation", "activation", "elementwise", "reduction", "control", "other"
-]
-
 ColourBy = Literal["type", "error", "time", "precision"]
 
 Mark = Literal["none", "same", "differs", "not_comparable"]
@@ -395,6 +391,9 @@ REQUESTS: tuple[tuple[type[Message], type[Message]], ...] = (
 
 EVENTS: tuple[type[Message], ...] = (GraphChanged, ColoursChanged, TableChanged, FigurePatched, FigureChanged)
 """What Python says unasked."""
+
+TRAITS: tuple[type[Message], ...] = (Column,)
+"""What travels as the value of a trait."""
 
 
 def kind_of(message: type[Message]) -> str:

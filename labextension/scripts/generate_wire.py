@@ -73,7 +73,7 @@ def generate() -> str:
     """The text of wire.gen.ts."""
     requests = [request for request, _ in wire.REQUESTS]
     replies = list(dict.fromkeys(reply for _, reply in wire.REQUESTS))
-    models: list[type[BaseModel]] = [*requests, *replies, *wire.EVENTS]
+    models: list[type[BaseModel]] = [*requests, *replies, *wire.EVENTS, *wire.TRAITS]
     _, schema = models_json_schema([(model, "validation") for model in models])
     nested_in_requests = {"TableQuery"}
     from_browser = {request.__name__ for request in requests} | nested_in_requests
@@ -93,7 +93,7 @@ def generate() -> str:
     )
     lines += ["/** Kind of each event. */"]
     lines += pairs("Events", [f'"{wire.kind_of(event)}": {event.__name__}' for event in wire.EVENTS])
-    for name in ("ItemKind", "OpClass", "ColourBy", "Mark"):
+    for name in ("ItemKind", "ColourBy", "Mark"):
         values = " | ".join(f'"{value}"' for value in getattr(wire, name).__args__)
         lines += [f"export type {name} = {values};", ""]
     lines += [f"export const PART_BYTES = {transfer.PART_BYTES};"]

@@ -96,6 +96,24 @@ export interface ColoursRequest {
   by: "type" | "error" | "time" | "precision";
 }
 
+/**
+ * One column of a table.
+ *
+ * Attributes:
+ *     format: How cells are written: `name` is elided in the middle, `figure` takes 4 significant digits,
+ *         `share` a number from 0 to 1 as a percentage with a bar, `verdict` a mark with its word.
+ *     unit: Written small in the header.
+ *     help: What the column means, one line.
+ */
+export interface Column {
+  name: string;
+  label: string;
+  format: "text" | "name" | "integer" | "figure" | "share" | "verdict" | "yes";
+  unit: string;
+  help: string;
+  width: number;
+}
+
 /** One step of the way to the graph shown: a graph path and what to call it. */
 export interface Crumb {
   graph: string;
@@ -312,8 +330,6 @@ export interface Events {
 }
 
 export type ItemKind = "frame" | "scope" | "node" | "input" | "output" | "outer" | "portal";
-
-export type OpClass = "tensor" | "convolution" | "matmul" | "normalisation" | "activation" | "elementwise" | "reduction" | "control" | "other";
 
 export type ColourBy = "type" | "error" | "time" | "precision";
 

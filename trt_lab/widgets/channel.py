@@ -26,6 +26,9 @@ from trt_lab.wire import REQUESTS, Done, Message, PingRequest, kind_of
 
 log = logging.getLogger(__name__)
 
+_ROUTE = "_reply_subshell_for"
+"""Private method of ipykernel's comms that chooses the shell for a message."""
+
 _THREADS = 2
 _pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="trt-lab-widget")
 
@@ -75,8 +78,8 @@ def answer_while_busy(*widgets: Widget) -> None:
             continue
         seen.add(id(widget))
         comm = widget.comm
-        if comm is not None and hasattr(comm, "_reply_subshell_for"):
-            comm._reply_subshell_for = lambda data, default: default
+        if comm is not None and hasattr(comm, _ROUTE):
+            setattr(comm, _ROUTE, lambda data, default: default)
         children = getattr(widget, "children", ())
         pending += [child for child in children if isinstance(child, Widget)]
 

@@ -12,7 +12,7 @@ from trt_lab.graph.layout import KINDS, Layout
 from trt_lab.graph.view import GraphView
 from trt_lab.types import LayerInfo, NodeId, TensorId, TensorStats
 from trt_lab.widgets.graph_card import figure_of
-from trt_lab.widgets.graph_scene import CLASS_NAMES, op_class
+from trt_lab.widgets.graph_scene import OP_CLASSES, op_class
 from trt_lab.wire import MARKS, ColourBy, Colours, LegendEntry
 
 _SEVERITY = {"same": 1, "not_comparable": 2, "differs": 3}
@@ -112,7 +112,7 @@ def _by_type(layout: Layout, sheet: _Sheet, *, tell: bool) -> None:
         if kind == node:
             sheet.slot[index] = op_class(layout.op_types[index])
             seen.add(int(sheet.slot[index]))
-    sheet.legend += [LegendEntry(label=CLASS_NAMES[slot], slot=slot) for slot in sorted(seen)]
+    sheet.legend += [LegendEntry(label=OP_CLASSES[slot], slot=slot) for slot in sorted(seen)]
 
 
 def _by_error(view: GraphView, layout: Layout, sheet: _Sheet, stats: Mapping[str, TensorStats]) -> None:
@@ -130,7 +130,9 @@ def _by_error(view: GraphView, layout: Layout, sheet: _Sheet, stats: Mapping[str
         elif entry.max_abs is None:
             continue
         else:
-            level = max(0.0, math.log10(max(entry.max_abs, low) / low) / span) if high > low else float(entry.max_abs > 0)
+            level = (
+                max(0.0, math.log10(max(entry.max_abs, low) / low) / span) if high > low else float(entry.max_abs > 0)
+            )
         for index in _boxes_of_tensor(view, layout, tensor):
             if not level < sheet.level[index]:
                 sheet.level[index], sheet.figures[index] = level, figure_of(entry)

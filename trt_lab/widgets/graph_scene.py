@@ -12,45 +12,39 @@ from trt_lab.graph.view import GraphView
 from trt_lab.types import NodeId, Shape, TensorId, TensorInfo
 from trt_lab.wire import Crumb, Place, Scene
 
-OP_CLASSES: dict[str, frozenset[str]] = {
-    "tensor": frozenset(
-        "Cast Concat Constant ConstantOfShape DepthToSpace Expand Flatten Gather GatherElements GatherND Identity "
-        "OneHot Pad Reshape Resize ScatterElements ScatterND Shape Size Slice SpaceToDepth Split Squeeze Tile "
-        "Transpose Unsqueeze Upsample QuantizeLinear DequantizeLinear DynamicQuantizeLinear".split()
-    ),
-    "convolution": frozenset("Conv ConvTranspose ConvInteger QLinearConv DeformConv".split()),
-    "matmul": frozenset(
-        "Attention Einsum Gemm MatMul MatMulInteger QLinearMatMul LSTM GRU RNN FusedMatMul MultiHeadAttention".split()
-    ),
-    "normalisation": frozenset(
-        "BatchNormalization GroupNormalization InstanceNormalization LayerNormalization LpNormalization LRN "
-        "MeanVarianceNormalization RMSNormalization SkipLayerNormalization SimplifiedLayerNormalization".split()
-    ),
-    "activation": frozenset(
-        "Celu Clip Elu Gelu HardSigmoid HardSwish LeakyRelu LogSoftmax Mish PRelu Relu Selu Sigmoid Softmax Softplus "
-        "Softsign Swish Tanh ThresholdedRelu FastGelu".split()
-    ),
-    "elementwise": frozenset(
-        "Abs Add And Ceil Cos Div Equal Erf Exp Floor Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual Log Max Mean "
-        "Min Mod Mul Neg Not Or Pow Reciprocal Round Sign Sin Sqrt Sub Sum Where Xor".split()
-    ),
-    "reduction": frozenset(
-        "ArgMax ArgMin AveragePool CumSum GlobalAveragePool GlobalMaxPool MaxPool ReduceL1 ReduceL2 ReduceLogSum "
-        "ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare TopK".split()
-    ),
-    "control": frozenset("If Loop Scan SequenceMap".split()),
+OPERATORS: dict[str, str] = {
+    "tensor": """
+        Cast Concat Constant ConstantOfShape DepthToSpace Expand Flatten Gather GatherElements GatherND Identity
+        OneHot Pad Reshape Resize ScatterElements ScatterND Shape Size Slice SpaceToDepth Split Squeeze Tile
+        Transpose Unsqueeze Upsample QuantizeLinear DequantizeLinear DynamicQuantizeLinear""",
+    "convolution": "Conv ConvTranspose ConvInteger QLinearConv DeformConv",
+    "matmul": """
+        Attention Einsum Gemm MatMul MatMulInteger QLinearMatMul LSTM GRU RNN FusedMatMul MultiHeadAttention""",
+    "normalisation": """
+        BatchNormalization GroupNormalization InstanceNormalization LayerNormalization LpNormalization LRN
+        MeanVarianceNormalization RMSNormalization SkipLayerNormalization SimplifiedLayerNormalization""",
+    "activation": """
+        Celu Clip Elu Gelu HardSigmoid HardSwish LeakyRelu LogSoftmax Mish PRelu Relu Selu Sigmoid Softmax Softplus
+        Softsign Swish Tanh ThresholdedRelu FastGelu""",
+    "elementwise": """
+        Abs Add And Ceil Cos Div Equal Erf Exp Floor Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual Log Max Mean
+        Min Mod Mul Neg Not Or Pow Reciprocal Round Sign Sin Sqrt Sub Sum Where Xor""",
+    "reduction": """
+        ArgMax ArgMin AveragePool CumSum GlobalAveragePool GlobalMaxPool MaxPool ReduceL1 ReduceL2 ReduceLogSum
+        ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare TopK""",
+    "control": "If Loop Scan SequenceMap",
 }
 """Operators by what they do; all others are `other`."""
 
-CLASS_NAMES = (*OP_CLASSES, "other")
-_CLASS_OF = {op: index for index, ops in enumerate(OP_CLASSES.values()) for op in ops}
+OP_CLASSES: tuple[str, ...] = (*OPERATORS, "other")
+_CLASS_OF = {op: index for index, names in enumerate(OPERATORS.values()) for op in names.split()}
 
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
 
 
 def op_class(op_type: str) -> int:
-    """Index into `CLASS_NAMES`."""
-    return _CLASS_OF.get(op_type, len(OP_CLASSES))
+    """Index into `OP_CLASSES`."""
+    return _CLASS_OF.get(op_type, len(OPERATORS))
 
 
 def shape_text(shape: Shape | None) -> str:
@@ -88,7 +82,7 @@ def make_scene(view: GraphView, layout: Layout) -> tuple[Scene, dict[str, np.nda
         expanded=sorted(layout.expanded),
         crumbs=crumbs_to(view, layout.graph),
         kinds=list(KINDS),
-        op_classes=list(CLASS_NAMES),
+        op_classes=list(OP_CLASSES),
         ids=list(layout.ids),
         labels=labels,
         details=details,

@@ -52,10 +52,11 @@ def _operators(view: GraphView) -> str:
 
 
 def _picture(drawn: Layout) -> str:
+    size = f'width="{drawn.width + 20:.0f}" height="{drawn.height + 20:.0f}"'
+    box = f'viewBox="-10 -10 {drawn.width + 20:.0f} {drawn.height + 20:.0f}"'
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="Graph" width="{drawn.width + 20:.0f}" '
-        f'height="{drawn.height + 20:.0f}" viewBox="-10 -10 {drawn.width + 20:.0f} {drawn.height + 20:.0f}" {_STYLE}>'
-        '<g font-family="sans-serif" font-size="12" stroke-width="1">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="Graph" {size} {box} {_STYLE}>',
+        '<g font-family="sans-serif" font-size="12" stroke-width="1">',
     ]
     kinds = drawn.kinds.tolist()
     boxes = drawn.boxes.tolist()

@@ -27,7 +27,12 @@ function knownByPage(model: LiveModel): boolean | null {
  *
  * It asks at the start, and again whenever the page says that the connection changed.
  */
-export function watchKernel(model: LiveModel, channel: Channel, signal: AbortSignal, show: (text: string) => void): void {
+export function watchKernel(
+  model: LiveModel,
+  channel: Channel,
+  signal: AbortSignal,
+  show: (text: string) => void,
+): void {
   let asked = 0;
   const ask = async (): Promise<void> => {
     const mine = ++asked;

@@ -27,7 +27,10 @@ export function parseColour(text: string): Rgb | null {
   if (short) return [1, 2, 3].map((group) => Number.parseInt(`${short[group]}${short[group]}`, 16)) as unknown as Rgb;
   const long = /^#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})(?:[0-9a-f]{2})?$/i.exec(value);
   if (long) return [1, 2, 3].map((group) => Number.parseInt(long[group] ?? "0", 16)) as unknown as Rgb;
-  const parts = /^rgba?\(([^)]*)\)$/i.exec(value)?.[1]?.split(/[\s,/]+/).map(Number);
+  const parts = /^rgba?\(([^)]*)\)$/i
+    .exec(value)?.[1]
+    ?.split(/[\s,/]+/)
+    .map(Number);
   if (!parts || parts.length < 3 || parts.slice(0, 3).some(Number.isNaN)) return null;
   return [parts[0] ?? 0, parts[1] ?? 0, parts[2] ?? 0];
 }

@@ -1,7 +1,7 @@
 // Above the graph: search, colouring, zoom; and below it the way to what is shown, and the legend.
 import type { ColourBy, Crumb, Requests, Scene } from "../../wire.gen";
-import { css, type Theme } from "../theme";
 import { h } from "../dom";
+import { css, type Theme } from "../theme";
 import { type Palette, scaleColour, signOf } from "./palette";
 
 type Colours = Requests["graph.colours"]["reply"];
@@ -20,7 +20,12 @@ export class ColourChoice {
     { class: "trt-select", "aria-label": "Colour by" },
     ...WAYS.map(([value, text]) => h("option", { value, text })),
   );
-  readonly element = h("label", { class: "trt-choice" }, h("span", { class: "trt-faint", text: "Colour by" }), this.#select);
+  readonly element = h(
+    "label",
+    { class: "trt-choice" },
+    h("span", { class: "trt-faint", text: "Colour by" }),
+    this.#select,
+  );
 
   constructor(change: (by: ColourBy) => void) {
     this.#select.addEventListener("change", () => change(this.#select.value as ColourBy));
@@ -68,7 +73,10 @@ export class Crumbs {
     });
     const shown = scene.nodes === 1 ? "1 node" : `${scene.nodes.toLocaleString("en")} nodes`;
     steps.push(h("span", { class: "trt-faint trt-count", text: shown }));
-    for (const note of scene.notes) steps.push(h("span", { class: "trt-chip", text: "note", title: note, tabindex: "0", "aria-label": `Note: ${note}` }));
+    for (const note of scene.notes)
+      steps.push(
+        h("span", { class: "trt-chip", text: "note", title: note, tabindex: "0", "aria-label": `Note: ${note}` }),
+      );
     this.element.replaceChildren(...steps);
   }
 
@@ -83,7 +91,11 @@ export class Legend {
 
   show(colours: Colours, palette: Palette): void {
     const entries = colours.legend.map((entry) => {
-      const swatch = h("span", { class: "trt-swatch", "aria-hidden": "true", text: colours.by === "type" ? signOf(entry.label) : "" });
+      const swatch = h("span", {
+        class: "trt-swatch",
+        "aria-hidden": "true",
+        text: colours.by === "type" ? signOf(entry.label) : "",
+      });
       swatch.style.backgroundColor = palette.swatch(entry);
       swatch.style.color = palette.inkOn(palette.swatch(entry));
       return h("span", { class: "trt-entry" }, swatch, entry.label);
@@ -95,7 +107,9 @@ export class Legend {
 
   #scale(by: ColourBy, [low, high]: [string, string], theme: Theme): HTMLElement {
     const ramp = h("span", { class: "trt-ramp", "aria-hidden": "true" });
-    const stops = [0, 0.25, 0.5, 0.75, 1].map((level) => css(scaleColour(by === "time" ? "time" : "error", level, theme)));
+    const stops = [0, 0.25, 0.5, 0.75, 1].map((level) =>
+      css(scaleColour(by === "time" ? "time" : "error", level, theme)),
+    );
     ramp.style.backgroundImage = `linear-gradient(to right, ${stops.join(", ")})`;
     return h("span", { class: "trt-entry" }, low, ramp, high);
   }

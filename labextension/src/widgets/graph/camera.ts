@@ -76,7 +76,9 @@ export class Camera {
   shows(box: Rect): boolean {
     const margin = MARGIN / this.scale;
     const { x, y, w, h } = this.view;
-    return box.x >= x + margin && box.y >= y + margin && box.x + box.w <= x + w - margin && box.y + box.h <= y + h - margin;
+    return (
+      box.x >= x + margin && box.y >= y + margin && box.x + box.w <= x + w - margin && box.y + box.h <= y + h - margin
+    );
   }
 
   /** Moves until `box` is on screen and large enough to read, unless it is. */

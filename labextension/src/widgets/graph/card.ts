@@ -1,7 +1,8 @@
 // The node card: what a box is, what it reads and gives, and what can be done with it.
+
+import type { Card, CardTensor } from "../../wire.gen";
 import { h } from "../dom";
 import { markLook } from "../marks";
-import type { Card, CardTensor } from "../../wire.gen";
 
 export interface CardActions {
   probe(tensor: string, on: boolean): Promise<void>;
@@ -51,14 +52,34 @@ export class CardPanel {
 
   #closeButton(): HTMLElement {
     const close = (): void => this.#actions.close();
-    return h("button", { class: "trt-icon", type: "button", title: "Close (Esc)", "aria-label": "Close card", text: "×", onclick: close });
+    return h("button", {
+      class: "trt-icon",
+      type: "button",
+      title: "Close (Esc)",
+      "aria-label": "Close card",
+      text: "×",
+      onclick: close,
+    });
   }
 
   #head(card: Card): HTMLElement {
-    const keep = card.can_keep && this.#toggle(card.kept, "Keep FP32", "Kept in FP32", `keep:${card.id}`, (on) => this.#actions.keep(card.id, on));
-    const name = h("div", { class: "trt-card-name" }, h("h3", { text: card.title }), h("span", { class: "trt-faint", text: card.subtitle }));
+    const keep =
+      card.can_keep &&
+      this.#toggle(card.kept, "Keep FP32", "Kept in FP32", `keep:${card.id}`, (on) => this.#actions.keep(card.id, on));
+    const name = h(
+      "div",
+      { class: "trt-card-name" },
+      h("h3", { text: card.title }),
+      h("span", { class: "trt-faint", text: card.subtitle }),
+    );
     if (card.made_up) {
-      name.append(h("span", { class: "trt-chip", text: "id made up", title: "The node has no name in the file; this id stands for it and is never stored." }));
+      name.append(
+        h("span", {
+          class: "trt-chip",
+          text: "id made up",
+          title: "The node has no name in the file; this id stands for it and is never stored.",
+        }),
+      );
     }
     return h("div", { class: "trt-card-head" }, name, keep, this.#closeButton());
   }
@@ -70,29 +91,74 @@ export class CardPanel {
     if (card.facts.length > 0) parts.push(this.#facts(card));
     if (card.layers.length > 0) {
       const lines = card.layers.map((text) => h("li", { text, title: text }));
-      parts.push(h("div", { class: "trt-part" }, h("h4", { text: card.layers.length > 1 ? "Engine layers" : "Engine layer" }), h("ul", { class: "trt-lines" }, ...lines)));
+      parts.push(
+        h(
+          "div",
+          { class: "trt-part" },
+          h("h4", { text: card.layers.length > 1 ? "Engine layers" : "Engine layer" }),
+          h("ul", { class: "trt-lines" }, ...lines),
+        ),
+      );
     }
     if (card.nested.length > 0) {
-      const links = card.nested.map(({ graph, label }) => h("button", { class: "trt-link", type: "button", text: `Open ${label}`, onclick: () => this.#actions.openGraph(graph) }));
+      const links = card.nested.map(({ graph, label }) =>
+        h("button", {
+          class: "trt-link",
+          type: "button",
+          text: `Open ${label}`,
+          onclick: () => this.#actions.openGraph(graph),
+        }),
+      );
       parts.push(h("div", { class: "trt-part" }, h("h4", { text: "Nested graphs" }), ...links));
     }
     return parts;
   }
 
   #facts(card: Card): HTMLElement {
-    const rows = card.facts.flatMap(({ name, value }) => [h("dt", { text: name, title: name }), h("dd", { text: value, title: value })]);
-    return h("div", { class: "trt-part" }, h("h4", { text: card.what === "node" ? "Attributes" : "Facts" }), h("dl", { class: "trt-facts" }, ...rows));
+    const rows = card.facts.flatMap(({ name, value }) => [
+      h("dt", { text: name, title: name }),
+      h("dd", { text: value, title: value }),
+    ]);
+    return h(
+      "div",
+      { class: "trt-part" },
+      h("h4", { text: card.what === "node" ? "Attributes" : "Facts" }),
+      h("dl", { class: "trt-facts" }, ...rows),
+    );
   }
 
   #tensors(heading: string, tensors: CardTensor[]): HTMLElement {
-    return h("div", { class: "trt-part" }, h("h4", { text: heading }), ...tensors.map((tensor) => this.#tensor(tensor)));
+    return h(
+      "div",
+      { class: "trt-part" },
+      h("h4", { text: heading }),
+      ...tensors.map((tensor) => this.#tensor(tensor)),
+    );
   }
 
   #tensor(tensor: CardTensor): HTMLElement {
     const mark = markLook(tensor.verdict);
-    const name = h("button", { class: "trt-tensor-name", type: "button", text: tensor.name, title: `Select ${tensor.name}`, onclick: () => this.#actions.chooseTensor(tensor.id) });
-    const ends = tensor.other_ends.map((id) => h("button", { class: "trt-link", type: "button", text: id, title: `Go to ${id}`, onclick: () => this.#actions.goTo(id) }));
-    const roles: Partial<Record<CardTensor["role"], string>> = { initializer: "outer", input: "model input", output: "model output" };
+    const name = h("button", {
+      class: "trt-tensor-name",
+      type: "button",
+      text: tensor.name,
+      title: `Select ${tensor.name}`,
+      onclick: () => this.#actions.chooseTensor(tensor.id),
+    });
+    const ends = tensor.other_ends.map((id) =>
+      h("button", {
+        class: "trt-link",
+        type: "button",
+        text: id,
+        title: `Go to ${id}`,
+        onclick: () => this.#actions.goTo(id),
+      }),
+    );
+    const roles: Partial<Record<CardTensor["role"], string>> = {
+      initializer: "outer",
+      input: "model input",
+      output: "model output",
+    };
     const role = roles[tensor.role];
     return h(
       "div",
@@ -102,21 +168,39 @@ export class CardPanel {
         "div",
         { class: "trt-tensor-line trt-faint" },
         h("span", { class: "trt-type", text: tensor.type }),
-        tensor.declared !== null && h("span", { class: "trt-chip trt-warn", text: `file says ${tensor.declared}`, title: "The shape stored in the file contradicts the inferred one." }),
+        tensor.declared !== null &&
+          h("span", {
+            class: "trt-chip trt-warn",
+            text: `file says ${tensor.declared}`,
+            title: "The shape stored in the file contradicts the inferred one.",
+          }),
         role ? h("span", { text: role }) : null,
-        mark && h("span", { class: `trt-${mark.colour}`, text: `${mark.sign} ${mark.word}${tensor.figure ? ` · ${tensor.figure}` : ""}` }),
+        mark &&
+          h("span", {
+            class: `trt-${mark.colour}`,
+            text: `${mark.sign} ${mark.word}${tensor.figure ? ` · ${tensor.figure}` : ""}`,
+          }),
         ...ends,
       ),
     );
   }
 
   #probe(tensor: CardTensor): HTMLElement | null {
-    if (tensor.refusal) return h("span", { class: "trt-faint trt-refusal", text: tensor.refusal, title: tensor.refusal });
+    if (tensor.refusal)
+      return h("span", { class: "trt-faint trt-refusal", text: tensor.refusal, title: tensor.refusal });
     if (tensor.role === "initializer") return null;
-    return this.#toggle(tensor.probed, "Probe", "Probed", `probe:${tensor.id}`, (on) => this.#actions.probe(tensor.id, on));
+    return this.#toggle(tensor.probed, "Probe", "Probed", `probe:${tensor.id}`, (on) =>
+      this.#actions.probe(tensor.id, on),
+    );
   }
 
-  #toggle(on: boolean, offText: string, onText: string, action: string, change: (on: boolean) => Promise<void>): HTMLButtonElement {
+  #toggle(
+    on: boolean,
+    offText: string,
+    onText: string,
+    action: string,
+    change: (on: boolean) => Promise<void>,
+  ): HTMLButtonElement {
     const press = async (): Promise<void> => {
       button.disabled = true;
       try {

@@ -221,7 +221,13 @@ function drawStack(context: CanvasRenderingContext2D, item: Item, look: Look): v
   context.stroke();
 }
 
-function drawBand(context: CanvasRenderingContext2D, item: Item, colours: BoxColours, look: Look, camera: Camera): void {
+function drawBand(
+  context: CanvasRenderingContext2D,
+  item: Item,
+  colours: BoxColours,
+  look: Look,
+  camera: Camera,
+): void {
   const band = Math.min(BAND, item.w / 3);
   context.fillStyle = colours.band;
   context.beginPath();
@@ -235,7 +241,13 @@ function drawBand(context: CanvasRenderingContext2D, item: Item, colours: BoxCol
   context.fillText(item.kind === "scope" ? "▸" : signOf(item.opClass), item.x + band / 2, item.y + item.h / 2);
 }
 
-function drawText(context: CanvasRenderingContext2D, item: Item, colours: BoxColours, look: Look, figure: string): void {
+function drawText(
+  context: CanvasRenderingContext2D,
+  item: Item,
+  colours: BoxColours,
+  look: Look,
+  figure: string,
+): void {
   const { theme } = look.palette;
   const round = item.kind === "input" || item.kind === "output" || item.kind === "outer";
   const inset = round ? 10 : Math.min(BAND, item.w / 3) + 5;

@@ -7,7 +7,13 @@ const WAIT = 120;
 let made = 0;
 
 export class Finder {
-  readonly #list = h("div", { class: "trt-hits", role: "listbox", id: `trt-hits-${++made}`, "aria-label": "Results", hidden: true });
+  readonly #list = h("div", {
+    class: "trt-hits",
+    role: "listbox",
+    id: `trt-hits-${++made}`,
+    "aria-label": "Results",
+    hidden: true,
+  });
   readonly input = h("input", {
     type: "text",
     class: "trt-search",
@@ -34,9 +40,13 @@ export class Finder {
     this.input.addEventListener("input", () => void this.#ask(), { signal });
     this.input.addEventListener("keydown", (event) => this.#key(event), { signal });
     this.input.addEventListener("focus", () => void this.#ask(), { signal });
-    this.element.addEventListener("focusout", (event) => {
-      if (!this.element.contains(event.relatedTarget as Node | null)) this.#close();
-    }, { signal });
+    this.element.addEventListener(
+      "focusout",
+      (event) => {
+        if (!this.element.contains(event.relatedTarget as Node | null)) this.#close();
+      },
+      { signal },
+    );
   }
 
   async #ask(): Promise<void> {
@@ -73,7 +83,13 @@ export class Finder {
     const options = this.#hits.map((hit, index) => {
       const option = h(
         "div",
-        { role: "option", id: `${this.#list.id}-${index}`, class: "trt-hit", "aria-selected": index === this.#active ? "true" : "false", title: hit.label },
+        {
+          role: "option",
+          id: `${this.#list.id}-${index}`,
+          class: "trt-hit",
+          "aria-selected": index === this.#active ? "true" : "false",
+          title: hit.label,
+        },
         h("span", { class: "trt-hit-kind", text: hit.what }),
         h("span", { class: "trt-hit-label", text: hit.label }),
         h("span", { class: "trt-faint trt-hit-detail", text: hit.detail }),
@@ -84,7 +100,10 @@ export class Finder {
       });
       return option;
     });
-    this.#list.replaceChildren(...options, ...(note ? [h("div", { class: "trt-faint trt-hit", role: "status", text: note })] : []));
+    this.#list.replaceChildren(
+      ...options,
+      ...(note ? [h("div", { class: "trt-faint trt-hit", role: "status", text: note })] : []),
+    );
     this.#list.hidden = false;
     this.input.setAttribute("aria-expanded", "true");
     const active = options[this.#active];

@@ -89,7 +89,9 @@ function drag(
       if (!moved) return;
       const other = [...fingers].find(([id]) => id !== event.pointerId)?.[1];
       if (other) {
-        const factor = Math.hypot(now.x - other.x, now.y - other.y) / Math.max(1, Math.hypot(before.x - other.x, before.y - other.y));
+        const factor =
+          Math.hypot(now.x - other.x, now.y - other.y) /
+          Math.max(1, Math.hypot(before.x - other.x, before.y - other.y));
         camera.zoomAt({ x: (now.x + other.x) / 2, y: (now.y + other.y) / 2 }, factor);
       } else camera.pan(now.x - before.x, now.y - before.y);
       gestures.moved();

@@ -9,7 +9,11 @@ const HEIGHT = 112;
 const INSET = 5;
 
 export class Minimap {
-  readonly element = h("canvas", { class: "trt-minimap", "aria-hidden": "true", title: "Whole graph: click to go there" });
+  readonly element = h("canvas", {
+    class: "trt-minimap",
+    "aria-hidden": "true",
+    title: "Whole graph: click to go there",
+  });
   readonly #picture = document.createElement("canvas");
   #bounds: Rect = { x: 0, y: 0, w: 1, h: 1 };
   #scale = 1;
@@ -30,10 +34,14 @@ export class Minimap {
       this.camera.pan((view.x + view.w / 2 - x) * this.camera.scale, (view.y + view.h / 2 - y) * this.camera.scale);
       this.moved();
     };
-    this.element.addEventListener("pointerdown", (event) => {
-      this.element.setPointerCapture(event.pointerId);
-      go(event);
-    }, { signal });
+    this.element.addEventListener(
+      "pointerdown",
+      (event) => {
+        this.element.setPointerCapture(event.pointerId);
+        go(event);
+      },
+      { signal },
+    );
     this.element.addEventListener("pointermove", go, { signal });
   }
 

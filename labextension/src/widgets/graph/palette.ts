@@ -83,7 +83,9 @@ export class Palette {
     const key = scaled ? `${by}${Math.round(paint.level * 32)}` : `s${paint.slot}`;
     const known = this.#known.get(key);
     if (known) return known;
-    const made = scaled ? this.#scaled(by as "error" | "time", Math.round(paint.level * 32) / 32) : this.#plain(paint.slot);
+    const made = scaled
+      ? this.#scaled(by as "error" | "time", Math.round(paint.level * 32) / 32)
+      : this.#plain(paint.slot);
     this.#known.set(key, made);
     return made;
   }
@@ -95,7 +97,8 @@ export class Palette {
   }
 
   #plain(slot: number): BoxColours {
-    if (slot < 0) return { fill: this.theme.panel, band: this.theme.line, text: this.theme.text, faint: this.theme.faint };
+    if (slot < 0)
+      return { fill: this.theme.panel, band: this.theme.line, text: this.theme.text, faint: this.theme.faint };
     const hue = hueOf(slot, this.theme);
     const fill = mix(hue, this.#panel, this.theme.dark ? 0.2 : 0.13);
     return { fill: css(fill), band: css(hue), text: this.theme.text, faint: this.theme.faint };

@@ -174,7 +174,8 @@ export class GraphScene {
         label: this.data.tensor_labels[which] ?? "",
         points: [],
       };
-      for (let p = starts[index] ?? 0; p < (starts[index + 1] ?? 0); p++) edge.points.push({ x: xs[p] ?? 0, y: ys[p] ?? 0 });
+      for (let p = starts[index] ?? 0; p < (starts[index + 1] ?? 0); p++)
+        edge.points.push({ x: xs[p] ?? 0, y: ys[p] ?? 0 });
       this.edges.push(edge);
       source.out.push(edge);
       target.into.push(edge);
@@ -216,8 +217,16 @@ export class GraphScene {
 
   /** The item that an arrow key leads to. Up and down follow edges; left and right go to what stands beside it. */
   step(item: Item, key: "ArrowUp" | "ArrowDown" | "ArrowLeft" | "ArrowRight"): Item | null {
-    if (key === "ArrowDown") return nearest(item, item.out.map((edge) => edge.to));
-    if (key === "ArrowUp") return nearest(item, item.into.map((edge) => edge.from));
+    if (key === "ArrowDown")
+      return nearest(
+        item,
+        item.out.map((edge) => edge.to),
+      );
+    if (key === "ArrowUp")
+      return nearest(
+        item,
+        item.into.map((edge) => edge.from),
+      );
     const side = key === "ArrowRight" ? 1 : -1;
     const { x, w } = this.bounds;
     const siblings = this.itemsIn({ x, y: item.y, w, h: item.h }).filter(

@@ -1,5 +1,6 @@
 // The canvas with its camera: draws when something changed, and shows what the pointer is on.
 import { h } from "../dom";
+import { readTheme } from "../theme";
 import { Camera, type Point } from "./camera";
 import { drawScene } from "./draw";
 import { listen } from "./input";
@@ -7,7 +8,6 @@ import { Minimap } from "./minimap";
 import { describe } from "./outline";
 import { Palette } from "./palette";
 import { type GraphScene, type Item, Paints } from "./scene";
-import { readTheme } from "../theme";
 
 export interface StageActions {
   choose(at: Point): void;
@@ -21,7 +21,8 @@ export interface Anchor {
   at: Point;
 }
 
-const KEYS = "Arrow keys follow edges, Enter opens, p probes, k keeps in FP32, / searches, Home shows all, Escape closes.";
+const KEYS =
+  "Arrow keys follow edges, Enter opens, p probes, k keeps in FP32, / searches, Home shows all, Escape closes.";
 
 export class Stage {
   readonly camera = new Camera();
@@ -49,12 +50,7 @@ export class Stage {
     this.#minimap = new Minimap(this.camera, () => this.#draw(), signal);
     this.box.append(this.#canvas);
     this.element.append(this.#minimap.element, this.#tip);
-    listen(
-      this.box,
-      this.camera,
-      { ...actions, hover: (at) => this.#point(at), moved: () => this.#draw() },
-      signal,
-    );
+    listen(this.box, this.camera, { ...actions, hover: (at) => this.#point(at), moved: () => this.#draw() }, signal);
   }
 
   /** Call once the element is in the page. */
@@ -135,7 +131,10 @@ export class Stage {
   #open(): void {
     if (!this.#scene || this.#opened || this.camera.width <= 1) return;
     const { bounds, items } = this.#scene;
-    const top = items.reduce<Item | null>((best, item) => (item.kind !== "frame" && (!best || item.y < best.y) ? item : best), null);
+    const top = items.reduce<Item | null>(
+      (best, item) => (item.kind !== "frame" && (!best || item.y < best.y) ? item : best),
+      null,
+    );
     this.camera.open(bounds, { x: (top?.x ?? 0) + (top?.w ?? 0) / 2, y: bounds.y });
     this.#opened = true;
   }

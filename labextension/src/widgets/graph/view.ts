@@ -8,7 +8,7 @@ import { ColourChoice, Crumbs, Legend, zoomButtons } from "./bar";
 import type { Point } from "./camera";
 import { CardPanel } from "./card";
 import { Finder } from "./finder";
-import { Outline, describe } from "./outline";
+import { describe, Outline } from "./outline";
 import { Palette } from "./palette";
 import { GraphScene, type Item, Paints } from "./scene";
 import { Stage } from "./stage";
@@ -74,8 +74,16 @@ export class GraphView {
       chooseTensor: (tensor) => this.#setTraits({ selected_tensor: tensor }),
       close: () => this.#closeCard(),
     });
-    this.#crumbs = new Crumbs((graph) => void this.#load(graph, null), (scope) => void this.goTo(scope));
-    this.#finder = new Finder(this.#channel, (hit) => this.#found(hit), () => this.#stage.box.focus(), signal);
+    this.#crumbs = new Crumbs(
+      (graph) => void this.#load(graph, null),
+      (scope) => void this.goTo(scope),
+    );
+    this.#finder = new Finder(
+      this.#channel,
+      (hit) => this.#found(hit),
+      () => this.#stage.box.focus(),
+      signal,
+    );
     this.#choice = new ColourChoice((by) => this.#setTraits({ colour_by: by }));
     this.element = this.#assemble();
     this.#listen();
@@ -83,12 +91,21 @@ export class GraphView {
   }
 
   #assemble(): HTMLElement {
-    const zoom = zoomButtons((factor) => this.#stage.zoom(factor), () => this.#stage.fit());
+    const zoom = zoomButtons(
+      (factor) => this.#stage.zoom(factor),
+      () => this.#stage.fit(),
+    );
     this.#stage.element.append(this.#notice, this.#kernel);
     return h(
       "div",
       { class: "trt-graph", "data-lm-suppress-shortcuts": "true", "data-state": "loading" },
-      h("div", { class: "trt-bar", role: "toolbar", "aria-label": "Graph tools" }, this.#finder.element, this.#choice.element, zoom),
+      h(
+        "div",
+        { class: "trt-bar", role: "toolbar", "aria-label": "Graph tools" },
+        this.#finder.element,
+        this.#choice.element,
+        zoom,
+      ),
       this.#crumbs.element,
       this.#stage.element,
       this.#legend.element,
@@ -183,13 +200,20 @@ export class GraphView {
     const place = before ? this.#stage.camera.toScreen({ x: before.x, y: before.y }) : null;
     try {
       const signal = AbortSignal.any([stop.signal, this.signal]);
-      const { data, arrays } = await this.#channel.request("graph.scene", { graph, expanded, open }, { signal, timeout: null });
+      const { data, arrays } = await this.#channel.request(
+        "graph.scene",
+        { graph, expanded, open },
+        { signal, timeout: null },
+      );
       const scene = new GraphScene(data, arrays);
       const sameGraph = this.#scene?.data.graph === data.graph && this.#scene.data.title === data.title;
       this.#scene = scene;
       const after = anchor === undefined ? undefined : scene.find(anchor);
       this.#stage.show(scene, after && place ? { item: after, at: place } : null, sameGraph && anchor !== undefined);
-      this.#show(scene.items.length === 0 ? "empty" : "ready", scene.items.length === 0 ? "This graph holds no nodes." : "");
+      this.#show(
+        scene.items.length === 0 ? "empty" : "ready",
+        scene.items.length === 0 ? "This graph holds no nodes." : "",
+      );
       const selected = this.model.get("selected");
       this.#select((selected && scene.find(selected)) || null, selected, false);
       const asked = anchor !== undefined || open.length > 0 || graph !== "";
@@ -211,7 +235,11 @@ export class GraphView {
     this.#choice.set(by);
     const { graph, expanded } = scene.data;
     try {
-      const { data, arrays } = await this.#channel.request("graph.colours", { graph, expanded, by }, { signal: stop.signal });
+      const { data, arrays } = await this.#channel.request(
+        "graph.colours",
+        { graph, expanded, by },
+        { signal: stop.signal },
+      );
       if (this.#scene !== scene) return;
       this.#stage.paint(new Paints(data, arrays), by);
       this.#legend.show(data, this.#stage.palette);
@@ -304,7 +332,11 @@ export class GraphView {
     if (item.kind === "scope") void this.#load(graph, [...expanded, item.id], { anchor: item.id });
     else if (item.kind === "frame") {
       const below = `${item.id}/`;
-      void this.#load(graph, expanded.filter((path) => path !== item.id && !path.startsWith(below)), { anchor: item.id });
+      void this.#load(
+        graph,
+        expanded.filter((path) => path !== item.id && !path.startsWith(below)),
+        { anchor: item.id },
+      );
     } else if (item.kind === "portal" && item.peer) {
       this.#select(item.peer);
       this.#stage.reveal(item.peer);
@@ -329,7 +361,9 @@ export class GraphView {
       case "ArrowDown":
       case "ArrowLeft":
       case "ArrowRight": {
-        const next = item ? this.#scene?.step(item, event.key) : this.#scene?.items.find((other) => other.kind !== "frame");
+        const next = item
+          ? this.#scene?.step(item, event.key)
+          : this.#scene?.items.find((other) => other.kind !== "frame");
         if (next) {
           const target = next.kind === "portal" && next.peer ? next.peer : next;
           this.#select(target);
