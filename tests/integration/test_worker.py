@@ -267,7 +267,9 @@ def test_closing_cancels_what_is_left_and_ends_the_process(worker: Worker, reque
 def test_another_executor_runs_the_job(request_for: Callable[..., Request]) -> None:
     request = request_for(2, plan=PrecisionPlan("fp16"))
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        assert Worker(pool).submit(request, pytest.fail).result(PATIENCE_S).samples == 2
+        seen: list[Progress] = []
+        assert Worker(pool).submit(request, seen.append).result(PATIENCE_S).samples == 2
+    assert seen == [], "there is no progress from an executor that trt-lab did not start"
     assert len(read_samples(Path(request.out_dir), which="outputs")) == 2
 
 

@@ -21,6 +21,7 @@ from typing import Literal
 
 import filelock
 import platformdirs
+from loky import process_executor
 
 from trt_lab.backends.jobs import Outcome, Request, execute
 from trt_lab.backends.output import OUTPUT_FILE, log_lines, printed_to
@@ -29,6 +30,9 @@ from trt_lab.types import OnProgress, Progress
 
 PARENT_CHECK_S = 2.0
 """How often the parent's life is asked for, should another process hold its end of the connection open."""
+
+GROWTH_BYTES = 6 * 2**30
+"""A process that grows by more is replaced after its job."""
 
 PROGRESS_EVERY_S = 0.03
 """Messages of one phase that come closer together are left out."""
@@ -56,6 +60,8 @@ def start(connection: Connection, parent_pid: int) -> None:
     global _parent
     # An interrupt of the notebook goes to the whole process group; what becomes of the job is the parent's choice.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # loky replaces a process that has grown by 300 MB; the libraries of TensorRT are larger, and take 13 s to load.
+    process_executor._MAX_MEMORY_LEAK_SIZE = GROWTH_BYTES
     _parent = connection
     threading.Thread(target=_listen, args=(connection, parent_pid), name="trt-lab-parent", daemon=True).start()
 

@@ -279,7 +279,13 @@ class Worker:
                 return
             job = self._current = self._pending.popleft()
             lock_path = self._lock_path if self._lock_path is not None else child.default_lock_path()
-            future = self._send(child.run, job.id, job.request, str(lock_path))
+            try:
+                future = self._send(child.run, job.id, job.request, str(lock_path))
+            except OSError as error:  # no memory, no processes or no files left
+                self._current = None
+                failure = BackendError(f"no worker process can be started ({error.strerror}); close other programs")
+                job.finish(None, failure)
+                return
             process = self._child
         future.add_done_callback(lambda done: self._ended(job, process, done))
 

@@ -10,6 +10,9 @@ import onnx
 import onnx.helper as oh
 import onnx.numpy_helper as onh
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from onnx import TensorProto
 
 from trt_lab import backends, zoo
@@ -119,7 +122,7 @@ def test_c04_outer_initializer_in_a_branch() -> None:
 def test_c05_omitted_optional_input() -> None:
     model = model_of(
         [oh.make_node("Clip", ["x", "", "mx"], ["y"], name="clip")],
-        [value("x", [4])], [value("y", [4])], {"mx": np.float32(6)},
+        [value("x", [4])], [value("y", [4])], {"mx": np.array(6, np.float32)},
     )  # fmt: skip
     built, outputs = build_and_run(model, {"x": floats(-9, 3, 6, 7)})
     np.testing.assert_array_equal(outputs["y"], [-9, 3, 6, 6])
@@ -167,6 +170,12 @@ def test_c30_sizes_that_depend_on_data() -> None:
     )
     assert run(model, {"x": np.array([[1, 2, 0], [3, 0, 4]], np.float32)})["y"].shape == (2, 4)
     assert run(model, {"x": np.zeros((2, 3), np.float32)})["y"].shape == (2, 0)
+
+
+def test_c19_an_output_listed_twice() -> None:
+    graph = oh.make_graph([oh.make_node("Relu", ["x"], ["y"])], "g", [value("x", [2])], [value("y", [2])] * 2)
+    model = Model.load(oh.make_model(graph, opset_imports=[oh.make_opsetid("", 17)], ir_version=8))
+    assert {name: array.tolist() for name, array in run(model, {"x": floats(1, -2)}).items()} == {"y": [1, 0]}
 
 
 # --- precision --------------------------------------------------------------------------------
@@ -306,12 +315,26 @@ def test_types_come_back_as_they_are(kind: int, dtype: type) -> None:
     np.testing.assert_array_equal(found.astype(np.float32), x.astype(dtype).astype(np.float32))
 
 
+BF16_CAST = model_of(
+    [oh.make_node("Cast", ["x"], ["y"], to=TensorProto.BFLOAT16)],
+    [value("x", ["n"])], [value("y", ["n"], TensorProto.BFLOAT16)], opset=21,
+)  # fmt: skip
+
+
+@given(hnp.arrays(np.float32, st.integers(0, 20), elements=st.floats(width=32, allow_nan=False)))
+@settings(max_examples=30, deadline=None)
+def test_bfloat16_holds_every_number_to_the_bit(x: np.ndarray) -> None:
+    found = run(BF16_CAST, {"x": x})["y"]
+    assert found.dtype == ml_dtypes.bfloat16 and found.shape == x.shape
+    assert found.tobytes() == x.astype(ml_dtypes.bfloat16).tobytes()
+
+
 @pytest.mark.parametrize(("kind", "numbers"), [(TensorProto.INT4, [-8, 7, -1]), (TensorProto.UINT4, [0, 15, 9])])
 def test_four_bit_integers_are_unpacked(kind: int, numbers: list[int]) -> None:
     zero = oh.make_tensor("z", kind, [], [0])
     graph = oh.make_graph(
         [oh.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])], "g", [value("x", [3])], [value("y", [3], kind)],
-        [onh.from_array(np.float32(1), "s"), zero],
+        [onh.from_array(np.array(1, np.float32), "s"), zero],
     )  # fmt: skip
     model = Model.load(oh.make_model(graph, opset_imports=[oh.make_opsetid("", 21)], ir_version=10))
     assert run(model, {"x": floats(*numbers)})["y"].astype(np.int8).tolist() == numbers

@@ -11,8 +11,10 @@ import os
 import statistics
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime as ort
@@ -31,7 +33,8 @@ from trt_lab.model.model import EXTERNAL_ABOVE_BYTES
 from trt_lab.samples import check_feeds
 from trt_lab.types import BackendInfo, BuildOptions, JsonValue, OnProgress, Progress
 
-WARM_UP_RUNS = 2
+WARM_UP_RUNS = 1
+"""Before the profiled runs with the same inputs; those warm the timed ones up in turn."""
 
 _PROVIDERS = ["CPUExecutionProvider"]
 _WARNINGS, _NOTHING = 2, 4
@@ -145,18 +148,17 @@ class OrtRunner:
                 handle.session.end_profiling()
             handle.folder.cleanup()
 
-    def _latency(self, prepared: object, repeats: int) -> tuple[float, ...]:
+    def _latency(self, prepared: Mapping[str, Any], repeats: int) -> tuple[float, ...]:
         found: list[float] = []
-        for index in range(WARM_UP_RUNS + repeats):
+        for _ in range(repeats):
             started = time.perf_counter_ns()
             self._call(self._caller, prepared)
-            if index >= WARM_UP_RUNS:
-                found.append(round((time.perf_counter_ns() - started) / 1e6, 6))
+            found.append(round((time.perf_counter_ns() - started) / 1e6, 6))
         return tuple(found)
 
-    def _call(self, caller: Caller, prepared: object) -> list[object]:
+    def _call(self, caller: Caller, prepared: Mapping[str, Any]) -> Sequence[Any]:
         try:
-            return caller.call(prepared)  # pyright: ignore[reportArgumentType] (made by `Caller.prepare`)
+            return caller.call(prepared)
         except Exception as error:  # ONNX Runtime's errors have no common base
             handle = self._open()
             raise RunError(f"{handle.model.name}: {explain(error, handle.given)}") from error
@@ -169,7 +171,8 @@ class OrtRunner:
 
 def _given(realised: Realised, options: BuildOptions) -> Given:
     """The graph as ONNX Runtime gets it: every node called by its id, nested ones too."""
-    runtime = realised.model.for_runtime()
+    # A realised plan is a copy already, made just now and known to nobody else.
+    runtime = realised.model if options.plan.default != "fp32" else realised.model.for_runtime()
     view = GraphView.of(runtime)
     for node_id in view.nodes:
         view.ir_node(node_id).name = str(node_id)  # our own copy, and the names are what the view calls them
@@ -196,6 +199,8 @@ def _session(
     options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", _KEPT_BYTES)
     options.intra_op_num_threads = _threads()
     options.inter_op_num_threads = 1
+    # Threads that wait by spinning take the processor from the kernel and the browser beside them.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.use_deterministic_compute = True
     options.enable_profiling = profiling
     options.profile_file_prefix = str(folder / "profile")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -36,11 +37,12 @@ class Caller:
     def __init__(self, session: ort.InferenceSession) -> None:
         self._session = session
         self._inputs = {value.name: value.type for value in session.get_inputs()}
-        self._outputs = {value.name: value.type for value in session.get_outputs()}
+        outputs = [(value.name, value.type) for value in session.get_outputs()]
+        self._names = [name for name, _ in outputs]  # one name may stand there twice
         self._plain = not any(
-            kind in _BY_VIEW or kind in _PACKED for kind in [*self._inputs.values(), *self._outputs.values()]
+            kind in _BY_VIEW or kind in _PACKED for kind in [*self._inputs.values(), *(kind for _, kind in outputs)]
         )
-        for name, kind in [*self._inputs.items(), *self._outputs.items()]:
+        for name, kind in [*self._inputs.items(), *outputs]:
             if not kind.startswith("tensor("):
                 raise RunError(
                     f"'{name}' is a {kind}, and only tensors can be compared; cut the model so that it gives tensors"
@@ -52,23 +54,23 @@ class Caller:
                 "ONNX Runtime takes no such mixture: cut the model behind the text"
             )
 
-    def prepare(self, feeds: Mapping[str, Array]) -> Mapping[str, object]:
+    def prepare(self, feeds: Mapping[str, Array]) -> Mapping[str, Any]:
         """Feeds in the form that `call` takes, so that repeated calls convert them once."""
         if self._plain:
             return {name: np.ascontiguousarray(array) if array.ndim else array for name, array in feeds.items()}
         return {name: _value(name, self._inputs[name], array) for name, array in feeds.items()}
 
-    def call(self, prepared: Mapping[str, object]) -> list[object]:
+    def call(self, prepared: Mapping[str, Any]) -> Sequence[Any]:
         """Outputs in ONNX Runtime's own form."""
         if self._plain:
             return self._session.run(None, prepared)
         return self._session.run_with_ort_values(None, prepared)
 
-    def read(self, outputs: list[object]) -> dict[str, Array]:
+    def read(self, outputs: Sequence[Any]) -> dict[str, Array]:
         """Outputs by name as arrays."""
         if self._plain:
-            return {name: np.asarray(output) for name, output in zip(self._outputs, outputs, strict=True)}
-        return {name: _array(output) for name, output in zip(self._outputs, outputs, strict=True)}
+            return {name: np.asarray(output) for name, output in zip(self._names, outputs, strict=True)}
+        return {name: _array(output) for name, output in zip(self._names, outputs, strict=True)}
 
 
 def _value(name: str, kind: str, array: Array) -> ort.OrtValue:
