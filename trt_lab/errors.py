@@ -8,6 +8,11 @@ never a traceback. Vendor exceptions are translated once, where they arise, with
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trt_lab.types import LogLine
+
 
 class TrtLabError(Exception):
     """Base of every error that trt-lab raises on purpose."""
@@ -38,7 +43,13 @@ class UsageError(TrtLabError):
 
 
 class BackendError(TrtLabError):
-    """Base of what goes wrong in a backend."""
+    """Base of what goes wrong in a backend.
+
+    Attributes:
+        log: What the backend told before it failed, for the record.
+    """
+
+    log: tuple[LogLine, ...] = ()
 
 
 class BackendUnavailableError(BackendError):

@@ -24,7 +24,9 @@ from filelock import FileLock
 from trt_lab import zoo
 from trt_lab.backends.jobs import Request
 from trt_lab.backends.worker import CANCEL_GRACE_S, Worker
-from trt_lab.errors import BackendError, CancelledError, UsageError, WorkerCrashedError
+from trt_lab.errors import BackendError, CancelledError, RunError, UsageError, WorkerCrashedError
+from trt_lab.model import Model
+from trt_lab.samples import make_samples
 from trt_lab.tensors import read_samples, write_samples
 from trt_lab.types import BuildOptions, PrecisionPlan, Progress
 
@@ -158,6 +160,16 @@ def test_errors_of_the_job_arrive_as_they_are(worker: Worker, request_for: Calla
     with pytest.raises(BackendError, match="failed unexpectedly") as caught:
         worker.submit(fatal(request_for(), "bug")).result(PATIENCE_S)
     assert "ZeroDivisionError: a bug" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_failed_job_brings_the_log_along(worker: Worker, request_for: Callable[..., Request], shared: Path) -> None:
+    bad = shared / "real_inputs/onnx/Polygraphy/tests/models/bad_graph_conditionally_invalid.onnx"
+    request = replace(request_for(), model_path=str(bad))
+    write_samples(request.samples_dir, make_samples(Model.load(bad), 1), which="inputs")
+    with pytest.raises(RunError, match="MatMul dimension mismatch") as caught:
+        worker.submit(request).result(PATIENCE_S)
+    (line,) = [line for line in caught.value.log if line.severity == "error"]
+    assert "MatMul" in line.message and line.source == "onnxruntime"
 
 
 def test_cancel_asks_first_and_keeps_the_process(worker: Worker, request_for: Callable[..., Request]) -> None:

@@ -90,8 +90,13 @@ def run(job_id: str, request: Request, lock_path: str) -> Outcome:
         with machine_lock(lock_path, tell):
             _send(Told("running", job_id))
             started = datetime.now()
-            with printed_to(Path(request.out_dir) / OUTPUT_FILE) as printed:
-                outcome = execute(request, tell)
+            printed = Path(request.out_dir) / OUTPUT_FILE
+            try:
+                with printed_to(printed):
+                    outcome = execute(request, tell)
+            except BackendError as error:
+                error.log = (*error.log, *log_lines(printed, started))
+                raise
             return replace(outcome, log=(*outcome.log, *log_lines(printed, started)))
     finally:
         _cancelled.pop(job_id, None)
