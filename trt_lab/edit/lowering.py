@@ -18,6 +18,7 @@ from typing import NamedTuple
 import onnx_ir as ir
 
 from trt_lab.edit.inline import Inlined, inline_functions
+from trt_lab.edit.opset import Raised, raise_for_bfloat16
 from trt_lab.edit.probe import is_probe
 from trt_lab.edit.schema import (
     CONTROL_FLOW,
@@ -74,6 +75,7 @@ class Lowering:
     Attributes:
         low: The low type.
         inlined: The model and how its nodes relate to the user's.
+        raised: The same model at an opset whose schemas have the low type; node and tensor ids are equal.
         nodes: Precision of every node, nested ones included.
         low_tensors: Tensors computed in the low type, with the node that makes them, in graph order.
         down: FP32 tensor → low readings of it.
@@ -85,6 +87,7 @@ class Lowering:
 
     low: LowPrecision
     inlined: Inlined
+    raised: Raised
     nodes: Mapping[NodeId, NodePrecision]
     low_tensors: Mapping[TensorId, NodeId] = field(default_factory=dict)
     down: Mapping[TensorId, tuple[Read, ...]] = field(default_factory=dict)
@@ -109,9 +112,10 @@ def lower(model: Model, plan: PrecisionPlan) -> Lowering:
     if low == "fp32":
         raise EditError("a plan with default fp32 lowers nothing; give fp16 or bf16")
     inlined = inline_functions(model)
+    raised = raise_for_bfloat16(inlined.model) if low == "bf16" else Raised(inlined.model)
     kept = _kept_nodes(model, inlined, plan)
-    view = GraphView.of(inlined.model)
-    candidates = _candidates(inlined.model, low)
+    view = GraphView.of(raised.model)
+    candidates = _candidates(raised.model, low)
     low_nodes: dict[NodeId, Candidate] = {}
     nodes: dict[NodeId, NodePrecision] = {}
     for node_id, info in view.nodes.items():
@@ -123,7 +127,7 @@ def lower(model: Model, plan: PrecisionPlan) -> Lowering:
         else:
             nodes[node_id] = NodePrecision(low, f"the plan's default is {low}")
             low_nodes[node_id] = candidate
-    return _place_casts(view, low, inlined, nodes, low_nodes)
+    return _place_casts(view, inlined, raised, nodes, low_nodes, low)
 
 
 def _kept_nodes(model: Model, inlined: Inlined, plan: PrecisionPlan) -> set[NodeId]:
@@ -226,10 +230,11 @@ def _is_size(view: GraphView, tensor: TensorId, makers: set[NodeId]) -> bool:
 
 def _place_casts(
     view: GraphView,
-    low: LowPrecision,
     inlined: Inlined,
+    raised: Raised,
     nodes: dict[NodeId, NodePrecision],
     low_nodes: Mapping[NodeId, Candidate],
+    low: LowPrecision,
 ) -> Lowering:
     low_tensors: dict[TensorId, NodeId] = {}
     wanted: dict[TensorId, list[Read]] = {}
@@ -258,6 +263,7 @@ def _place_casts(
     return Lowering(
         low=low,
         inlined=inlined,
+        raised=raised,
         nodes=nodes,
         low_tensors=low_tensors,
         down={t: tuple(r) for t, r in wanted.items() if t not in low_tensors and t not in weights},

@@ -62,7 +62,7 @@ def typed(model: Model, plan: PrecisionPlan) -> Realised:
     """A strongly typed ONNX of the plan: low nodes in float16 or bfloat16, casts only where the type changes.
 
     There is no cast between two kept neighbours, and one cast a tensor and direction. Graph inputs and outputs
-    keep their FP32 types, names and order.
+    keep their FP32 types, names and order. For bfloat16 the opset is raised to 22 where its schemas want that.
 
     Args:
         model: Stays equal.
@@ -74,7 +74,7 @@ def typed(model: Model, plan: PrecisionPlan) -> Realised:
     if plan.default == "fp32":
         return Realised(model)
     lowering = lower(model, plan)
-    return _realised(write_typed(lowering), lowering)
+    return _realised(write_typed(lowering), lowering, lowering.raised.notes)
 
 
 def describe(model: Model, plan: PrecisionPlan) -> dict[NodeId, dict[str, str]]:
@@ -95,7 +95,7 @@ def describe(model: Model, plan: PrecisionPlan) -> dict[NodeId, dict[str, str]]:
     }
 
 
-def _realised(draft: Draft, lowering: Lowering) -> Realised:
+def _realised(draft: Draft, lowering: Lowering, notes: tuple[str, ...] = ()) -> Realised:
     names = lowering.inlined.origin
     forced = {
         names.get(node, node): found.why
@@ -103,7 +103,7 @@ def _realised(draft: Draft, lowering: Lowering) -> Realised:
         if found.forced and found.precision == "fp32"
     }
     lowered = tuple(names.get(node, node) for node, found in lowering.nodes.items() if found.precision == lowering.low)
-    return Realised(draft.finish(), draft.origin, forced, (*lowering.inlined.notes, *_notes(lowering)), lowered)
+    return Realised(draft.finish(), draft.origin, forced, (*lowering.inlined.notes, *notes, *_notes(lowering)), lowered)
 
 
 def _notes(lowering: Lowering) -> list[str]:

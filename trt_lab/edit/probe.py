@@ -66,7 +66,11 @@ def find_tensor(view: GraphView, name: str) -> TensorInfo:
         raise EditError(_inside_subgraph(view, found))
     if found.dtype is None:
         kind = view.ir_value(found.id).type
-        why = f"it is a {_kind(kind)}, and only tensors can be read" if kind is not None else "it is no tensor, or its type is not known"
+        why = (
+            f"it is a {_kind(kind)}, and only tensors can be read"
+            if kind is not None
+            else "it is no tensor, or its type is not known"
+        )
         raise EditError(
             f"{view.model.name}: tensor '{name}' cannot be made an output: {why}; choose a tensor before or behind it"
             + ("" if kind is not None else ", or declare its type in the model's value_info")

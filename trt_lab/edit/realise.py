@@ -29,18 +29,19 @@ _FIRST_OPSET_WITH_CAST_NUMBERS = 6  # `to` of Cast was a string before
 class Draft:
     """A copy of the model while one realisation is written into it."""
 
-    def __init__(self, lowering: Lowering) -> None:
-        """Copies the model; each node of the main graph is then called by its NodeId."""
+    def __init__(self, lowering: Lowering, source: Model) -> None:
+        """Copies `source`; each node of the main graph is then called by its NodeId."""
         self.lowering = lowering
-        self.model = lowering.model.clone_ir()
+        self.source = source
+        self.model = source.clone_ir()
         self.graph = self.model.graph
-        self.view = GraphView.of(lowering.model)
+        self.view = GraphView.of(source)
         self.low_type = LOW_DTYPES[lowering.low]
         self.names = Names.of(self.view)
         self.origin: dict[str, NodeId] = {str(new): old for new, old in lowering.inlined.origin.items()}
         self.nodes: dict[NodeId, ir.Node] = {}
         walk = ir.traversal.RecursiveGraphIterator
-        for old, new in zip(walk(lowering.model.ir.graph), walk(self.graph), strict=True):
+        for old, new in zip(walk(source.ir.graph), walk(self.graph), strict=True):
             node_id = self.view.node_id_of(old)
             if node_id is not None:
                 self.nodes[node_id] = new
@@ -121,7 +122,7 @@ class Draft:
     def _rounded(self, tensor: TensorId, name: str, *, typed: bool) -> ir.TensorProtocol:
         """A weight in the low type, or rounded to it and stored as float32."""
         low, dtype = self.lowering.low, self.low_type if typed else ir.DataType.FLOAT
-        model = self.lowering.model
+        model = self.source
         held = model.memo.setdefault(f"rounded.{low}.{dtype.name}", {})
         assert isinstance(held, dict)
         if (tensor, name) in held:
@@ -143,8 +144,7 @@ class Draft:
 
     def finish(self) -> Model:
         """The edited model."""
-        model = self.lowering.model
-        return Model.from_ir(self.model, path=model.path, notes=model.notes)
+        return Model.from_ir(self.model, path=self.source.path, notes=self.source.notes)
 
 
 def _round(source: ir.TensorProtocol, tensor: TensorId, model: str, low: LowPrecision, *, typed: bool) -> np.ndarray:
@@ -165,7 +165,7 @@ def write_emulation(lowering: Lowering) -> Draft:
     The rounded tensor carries the name of the original, so that whoever reads or compares it sees what the
     engine would hold.
     """
-    draft = Draft(lowering)
+    draft = Draft(lowering, lowering.model)
     for tensor, node_id in lowering.low_tensors.items():
         node, value = draft.nodes[node_id], draft.values[tensor]
         if is_probe(node):
@@ -195,8 +195,12 @@ def write_emulation(lowering: Lowering) -> Draft:
 
 
 def write_typed(lowering: Lowering) -> Draft:
-    """Low nodes in the low type, casts only where the type changes: one a tensor and direction."""
-    draft = Draft(lowering)
+    """Low nodes in the low type, casts only where the type changes: one a tensor and direction.
+
+    Written at an opset whose schemas have the low type. The emulation stays at the model's own, for which
+    runtimes have kernels.
+    """
+    draft = Draft(lowering, lowering.raised.model)
     for tensor, node_id in lowering.low_tensors.items():
         node, value = draft.nodes[node_id], draft.values[tensor]
         _set_output_type(draft, node)

@@ -16,6 +16,9 @@ LowPrecision: TypeAlias = Literal["fp16", "bf16"]
 
 TYPE_NAMES: dict[LowPrecision, str] = {"fp16": "float16", "bf16": "bfloat16"}
 
+FIRST_OPSET_WITH_BF16 = 13
+"""The first at which Cast takes bfloat16."""
+
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
@@ -111,6 +114,8 @@ def positions(op_type: str, domain: str, opset: int, low: LowPrecision) -> Posit
     )
     if any(found.inputs) or any(found.outputs):
         return found
+    if low == "bf16" and opset < FIRST_OPSET_WITH_BF16 and domain in ("", "ai.onnx"):
+        return f"opset {opset} cannot cast to bfloat16: raise the model's opset to {FIRST_OPSET_WITH_BF16} or more"
     return _no_low_type(op_type, domain, opset, low)
 
 

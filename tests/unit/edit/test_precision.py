@@ -277,13 +277,31 @@ def test_forced_nodes_have_a_reason() -> None:
     assert "quantisation" in forced[NodeId("dq")]
 
 
-def test_types_that_an_operator_does_not_have_yet() -> None:
-    model = _model("agraph (float[1,1,4,4] x, float[1,1,3,3] w) => (float[1,1,2,2] y) { [c] y = Conv(x, w) }")
-    realised = typed(model, _plan(default="bf16"))
-    assert realised.forced_fp32 == {"c": "Conv takes no bfloat16 before opset 22 (the model imports 17)"}
-    assert "asked for bfloat16" in realised.notes[0]
-    newer = _model("agraph (float[1,1,4,4] x, float[1,1,3,3] w) => (float[1,1,2,2] y) { [c] y = Conv(x, w) }", 22, 10)
-    assert typed(newer, _plan(default="bf16")).lowered == ("c",)
+CONV = "agraph (float[1,1,4,4] x, float[1,1,3,3] w) => (float[1,1,2,2] y) { [c] y = Conv(x, w) }"
+
+
+def test_bfloat16_from_opset_13_on_even_where_the_schema_came_later() -> None:
+    """Conv has bfloat16 in its schema from opset 22 on; exporters write 17."""
+    for opset, ir_version in ((13, 8), (17, 8), (22, 10)):
+        realised = typed(_model(CONV, opset, ir_version), _plan(default="bf16"))
+        assert realised.lowered == ("c",)
+        assert realised.model.opset == {"": 22}
+        emulated = emulate(_model(CONV, opset, ir_version), _plan(default="bf16"))
+        assert emulated.lowered == ("c",)
+        assert emulated.model.opset == {"": opset}
+        assert realised.notes == ((f"opset raised from {opset} to 22, where Conv take bfloat16",) if opset < 22 else ())
+        onnx.checker.check_model(realised.model.proto(), full_check=True)
+
+
+def test_types_that_do_not_exist_yet() -> None:
+    realised = typed(_model(CONV, 12), _plan(default="bf16"))
+    reason = "opset 12 cannot cast to bfloat16: raise the model's opset to 13 or more"
+    assert realised.forced_fp32 == {"c": reason}
+    assert realised.notes == (
+        f"asked for bfloat16, but no node can or may take it, so everything stays FP32: {reason}",
+    )
+    old = _model("agraph (float[1,1,2] x, int64 i) => (float[1,1,2] y) { [c] y = CumSum(x, i) }", 11)
+    assert typed(old, _plan()).forced_fp32 == {"c": "CumSum takes no float16 before opset 14 (the model imports 11)"}
 
 
 def test_custom_operators_stay() -> None:
