@@ -8,7 +8,7 @@ import numpy as np
 
 from trt_lab.tensors.dtypes import ML_DTYPES, dtype_name
 
-BLOCK = 1 << 15
+BLOCK = 1 << 14
 """Elements a block: its float64 buffers stay in the second-level cache."""
 
 _IN_FLOAT32 = {"bool", "int8", "int16", "uint8", "uint16", "float16", "float32", *ML_DTYPES}

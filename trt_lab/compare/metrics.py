@@ -29,6 +29,9 @@ _PARALLEL_FROM = 1 << 20
 _SLACK = 1.0 + 2.0**-20
 """Float32 screening is off by less than this factor."""
 
+_TINY = 1e-280
+"""Sums below it are near the end of float64, where the identity for Σab would lose digits."""
+
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -145,38 +148,38 @@ class _Work:
 
     def __init__(self, a: Reader, b: Reader, tolerance: Tolerance, totals: _Totals, size: int) -> None:
         self.a, self.b, self.tolerance, self.totals = a, b, tolerance, totals
-        self.a64, self.b64, self.d64 = (np.empty(size) for _ in range(3))
+        self.a64, self.b64 = np.empty(size), np.empty(size)
         self.a32, self.b32, self.s32 = (np.empty(size, np.float32) for _ in range(3))
-        self.mask, self.unequal = np.empty(size, bool), np.empty(size, bool)
+        self.mask = np.empty(size, bool)
 
     def screened_block(self, start: int, stop: int) -> None:
         """Both types fit float32: float32 tells whether the block can matter, float64 makes the sums."""
         n, totals = stop - start, self.totals
         a, b = self.a.read(start, stop, self.a32), self.b.read(start, stop, self.b32)
-        gap, unequal = self.s32[:n], self.unequal[:n]
+        gap = self.s32[:n]
         np.subtract(a, b, out=gap)
         np.abs(gap, out=gap)
         largest = float(gap.max())
-        x, y, d = self.a64[:n], self.b64[:n], self.d64[:n]
+        x, y = self.a64[:n], self.b64[:n]
         np.copyto(x, a)
         np.copyto(y, b)
-        if not math.isfinite(largest) or not self._sums(x, y, d, largest == 0.0):
+        if not math.isfinite(largest):
             self._special(start, x, y)
             return
+        self._sums(x, y, same=largest == 0.0)
         totals.count += n
         totals.finite += n
         if largest == 0.0:
             self._equal(start, y)
             return
-        np.not_equal(a, b, out=unequal)
-        totals.differing += int(np.count_nonzero(unequal))
+        totals.differing += int(np.count_nonzero(gap.view(np.int32)))  # sizes, so no negative zero is among them
         reach = largest * _SLACK
         may_exceed = reach > self.tolerance.atol
-        if reach > totals.max_abs or may_exceed or self._may_hold_relative(b, gap, unequal):
-            np.abs(d, out=d)
-            self._exact(start, y, d, check_over=may_exceed)
+        if reach > totals.max_abs or may_exceed or self._may_hold_relative(b, gap):
+            np.abs(x, out=x)
+            self._exact(start, y, x, check_over=may_exceed)
 
-    def _may_hold_relative(self, b: np.ndarray, gap: np.ndarray, unequal: np.ndarray) -> bool:
+    def _may_hold_relative(self, b: np.ndarray, gap: np.ndarray) -> bool:
         """Whether an element can have a larger relative error than any so far, or a zero reference.
 
         gap ≥ limit·|b| with the limit a little low. Rounding is monotone, so this misses none even among
@@ -187,8 +190,7 @@ class _Work:
         np.abs(b, out=bound)
         np.multiply(bound, limit, out=bound)
         np.greater_equal(gap, bound, out=mask)
-        np.logical_and(mask, unequal, out=mask)
-        return bool(mask.any())
+        return bool(mask.any()) and bool(gap[mask].any())
 
     def _equal(self, start: int, y: np.ndarray) -> None:
         """A block without any difference: its errors are zero, which counts while nothing larger is known."""
@@ -200,53 +202,51 @@ class _Work:
     def plain_block(self, start: int, stop: int) -> None:
         """Types that fit float64."""
         n = stop - start
-        x, y, d = self.a64[:n], self.b64[:n], self.d64[:n]
+        x, y = self.a64[:n], self.b64[:n]
         np.copyto(x, self.a.read(start, stop, self.a64))
         np.copyto(y, self.b.read(start, stop, self.b64))
         if not (np.isfinite(x).all() and np.isfinite(y).all()):
             self._special(start, x, y)
             return
-        self._add_finite(start, x, y, d)
+        self._add_finite(start, x, y)
 
     def wide_block(self, start: int, stop: int) -> None:
         """64-bit integers, whose differences a float64 of each would lose."""
         n, totals = stop - start, self.totals
         left, right = self.a.integers(start, stop), self.b.integers(start, stop)
-        x, y, d = self.a64[:n], self.b64[:n], self.d64[:n]
+        x, y, d = self.a64[:n], self.b64[:n], _gap(left, right)
         np.copyto(x, left, casting="unsafe")
         np.copyto(y, right, casting="unsafe")
-        np.copyto(d, _gap(left, right))
         totals.aa += dot(x, x)
         totals.bb += dot(y, y)
         totals.ab += dot(x, y)
         totals.dd += dot(d, d)
         self._finite(start, y, d)
 
-    def _sums(self, x: np.ndarray, y: np.ndarray, d: np.ndarray, same: bool) -> bool:
-        """Adds the sums of a block and leaves a − b in `d`; False, with nothing added, when one is not finite."""
+    def _sums(self, x: np.ndarray, y: np.ndarray, *, same: bool) -> None:
+        """Adds the sums of a block of finite pairs and leaves a − b in `x`."""
         bb = dot(y, y)
         if same:
-            sums = (bb, bb, bb, 0.0)
+            aa, ab, dd = bb, bb, 0.0
         else:
-            np.subtract(x, y, out=d)
-            aa, dd = dot(x, x), dot(d, d)
-            # Σab = (Σa² + Σb² − Σ(a−b)²) / 2 loses nothing while the two are of one size.
-            balanced = aa <= 4.0 * bb <= 16.0 * aa
-            sums = (aa, bb, (aa + bb - dd) / 2 if balanced else dot(x, y), dd)
-        if not math.isfinite(sum(sums)):
-            return False
+            aa = dot(x, x)
+            # Σab = (Σa² + Σb² − Σ(a−b)²) / 2 loses nothing while the two are of one size, and saves a pass.
+            balanced = aa <= 4.0 * bb <= 16.0 * aa and bb > _TINY
+            ab = 0.0 if balanced else dot(x, y)
+            np.subtract(x, y, out=x)
+            dd = dot(x, x)
+            if balanced:
+                ab = (aa + bb - dd) / 2
         totals = self.totals
-        totals.aa, totals.bb = totals.aa + sums[0], totals.bb + sums[1]
-        totals.ab, totals.dd = totals.ab + sums[2], totals.dd + sums[3]
-        return True
+        if not math.isfinite(aa + bb + dd):
+            totals.dd = math.inf  # beyond float64: RMSE, cosine and SNR are not defined
+            return
+        totals.aa, totals.bb, totals.ab, totals.dd = totals.aa + aa, totals.bb + bb, totals.ab + ab, totals.dd + dd
 
-    def _add_finite(
-        self, start: int, x: np.ndarray, y: np.ndarray, d: np.ndarray, places: np.ndarray | None = None
-    ) -> None:
+    def _add_finite(self, start: int, x: np.ndarray, y: np.ndarray, places: np.ndarray | None = None) -> None:
         """Takes in finite pairs; `places` are their flat indices where they are not a whole block."""
-        if not self._sums(x, y, d, same=False):
-            self.totals.dd = math.inf  # beyond float64: RMSE, cosine and SNR are not defined
-        self._finite(start, y, d, places)
+        self._sums(x, y, same=False)
+        self._finite(start, y, x, places)
 
     def _finite(self, start: int, y: np.ndarray, d: np.ndarray, places: np.ndarray | None = None) -> None:
         """Counts a block of finite pairs whose sums are in already; `d` holds a − b or its size."""
@@ -303,7 +303,7 @@ class _Work:
         totals.over += wrong
         totals.differing += wrong
         if len(places):
-            self._add_finite(start, x[places], y[places], np.empty(len(places)), places + start)
+            self._add_finite(start, x[places], y[places], places + start)
 
 
 def _gap(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -374,7 +374,7 @@ def _stats(totals: _Totals, shape: tuple[int, ...], base: dict) -> TensorStats:
         elif not exact:
             notes.append("cosine not defined (zero vector)")
         if totals.dd > 0.0 and totals.bb > 0.0:
-            snr = 10.0 * math.log10(totals.bb / totals.dd)
+            snr = 10.0 * (math.log10(totals.bb) - math.log10(totals.dd))  # the quotient can leave float64
     verdict: Verdict = "differs" if totals.over else "same"
     counters = {
         key: getattr(totals, key)
