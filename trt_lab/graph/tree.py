@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from trt_lab.graph.scopes import Scope
+from trt_lab.graph.adopt import scoped_nodes
+from trt_lab.graph.scopes import Scope, scope_tree
 from trt_lab.graph.view import GraphView
 from trt_lab.model import hold_collection
 from trt_lab.types import NodeId
@@ -152,7 +153,7 @@ class _Outline:
         self._nodes: dict[str, list[NodeId]] = {}
         self._counts: dict[str, int] = {}
         self._first: dict[str, int] = {}
-        listed = [view.scopes(graph)]
+        listed = [scope_tree(scoped_nodes(view, graph))]
         for scope in listed:
             listed.extend(scope.children)
         for scope in reversed(listed):

@@ -192,6 +192,16 @@ def test_ring_of_closed_scopes_is_cut_by_a_portal() -> None:
     assert of_kind(drawing, "scope") == ["/a", "/b"] and of_kind(drawing, "portal") == ["t4", "t4"]
 
 
+def test_nodes_put_in_by_tools_are_drawn_where_they_belong() -> None:
+    names = ["/a/one", "Cast__1", "Transpose__2", "/a/two", "/Mul", "/a/three", "Last__3", "/b/x", "/b/y"]
+    view = chain(9, names.__getitem__)
+    drawing = layout(view, frozenset())
+    assert of_kind(drawing, "scope") == ["/a", "/b"] and of_kind(drawing, "node") == ["/Mul", "Last__3"]
+    assert ancestors(view, "Cast__1") == ("/a",) == ancestors(view, "Transpose__2")
+    assert view.node("Cast__1").scope == ""
+    check_drawing(layout(view, frozenset({"/a"})))
+
+
 def test_constants_and_initializers_are_not_drawn() -> None:
     nodes = [
         helper.make_node("Constant", [], ["k"], name="/k", value_float=2.0),

@@ -241,7 +241,9 @@ def test_ids_never_clash_with_paths() -> None:
 
 
 def test_sizes_written_as_unknown_are_unknown() -> None:
-    view = view_of([helper.make_node("Relu", ["x"], ["y"], name="r")], [info("x", ["N", "?", -1, 0])], [info("y", None)])
+    view = view_of(
+        [helper.make_node("Relu", ["x"], ["y"], name="r")], [info("x", ["N", "?", -1, 0])], [info("y", None)]
+    )
     assert view.tensor("x").shape == ("N", None, None, 0)
 
 
