@@ -20,6 +20,8 @@ def _install() -> None:
     import ipywidgets
     from IPython.display import display
 
+    from trt_lab.errors import ModelError
+
     module = types.ModuleType("trt_lab.notebook")
     shown: dict[str, ipywidgets.Button] = {}
 
@@ -27,7 +29,7 @@ def _install() -> None:
         file = Path(path)
         order = file.read_text() if file.is_file() else ""
         if order == "raise":
-            raise ValueError(f"{file.name}: this is no ONNX file")
+            raise ModelError(f"{file.name}: this is no ONNX file")
         if order == "no package":
             raise ModuleNotFoundError("No module named 'trt_lab'")
         if order == "die":

@@ -56,6 +56,7 @@ export const commands: JupyterFrontEndPlugin<void> = {
         }
         const answer = await FileDialog.getOpenFiles({
           manager: documents,
+          defaultPath: (browsers?.tracker.currentWidget ?? defaultBrowser)?.model.path,
           title: trans.__("Open an ONNX Model or a Record"),
           filter: (model) => (model.type === "directory" || isOpenable(model.name) ? {} : null),
           label: trans.__("ONNX models (.onnx) and records (.trtlab)"),

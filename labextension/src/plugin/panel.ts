@@ -174,6 +174,9 @@ export class WorkbenchPanel extends Panel {
       );
       return;
     }
+    if (content.status === "error") {
+      console.error(content.traceback.join("\n")); // for who reports it; the panel says it in a line
+    }
     this.showProblem(trans.__("%1 could not be opened", name), errorText(content), [this.restartChoice()]);
   }
 
@@ -233,6 +236,13 @@ export class WorkbenchPanel extends Panel {
   private attempt = 0;
 }
 
+/** Errors that `trt_lab` raises on purpose: their message says it all. */
+const OWN_ERROR =
+  /^(TrtLab|Model|Edit|Input|Record|Compare|Usage|Backend|BackendUnavailable|Build|Run|WorkerCrashed|Cancelled)Error$/;
+
 function errorText(content: KernelMessage.IExecuteReplyMsg["content"]): string {
-  return content.status === "error" ? content.evalue || content.ename : content.status;
+  if (content.status !== "error") {
+    return content.status;
+  }
+  return OWN_ERROR.test(content.ename) ? content.evalue : `${content.ename}: ${content.evalue}`;
 }
