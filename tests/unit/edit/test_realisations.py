@@ -269,7 +269,9 @@ def test_emulated_and_typed_agree_within_rounding(ops: list[str], keeps: list[bo
         np.testing.assert_allclose(_emulated(model, plan, feeds, level)[source], wanted, rtol=len(ops) * 2**-9)
 
 
-def test_a_small_network_agrees() -> None:
+@pytest.mark.parametrize(("precision", "rtol"), [("fp16", 5e-3), ("bf16", 7e-2)])
+def test_a_small_network_agrees(precision: str, rtol: float) -> None:
+    """A unit of bfloat16 at a logit of 8 is 2^-5, so one unit there moves Softmax by 3 %."""
     rng = np.random.default_rng(5)
     proto = parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17]>\n'
@@ -283,10 +285,12 @@ def test_a_small_network_agrees() -> None:
     feeds = {"x": rng.standard_normal((1, 3, 8, 8)).astype(np.float32)}
     nodes = list(GraphView.of(model).nodes)
     for keep in ((), ("conv",), ("pool", "flat"), tuple(nodes)):
-        wanted = _typed(model, _plan(*keep), feeds)["y"]
+        wanted = _typed(model, _plan(*keep, default=precision), feeds)["y"]
         for level in ("off", "all"):
-            np.testing.assert_allclose(_emulated(model, _plan(*keep), feeds, level)["y"], wanted, rtol=5e-3)
-    everything = _emulated(model, _plan(*nodes), feeds)["y"]
+            np.testing.assert_allclose(
+                _emulated(model, _plan(*keep, default=precision), feeds, level)["y"], wanted, rtol=rtol
+            )
+    everything = _emulated(model, _plan(*nodes, default=precision), feeds)["y"]
     assert everything.tobytes() == _run(model.proto(), feeds)["y"].tobytes()
 
 
