@@ -47,7 +47,7 @@ class Toolbar(ui.VBox):
             tooltip="Which nodes must stay in FP32 (runs on the CPU)",
         )
         self.cancel = ui.Button(description="Cancel", icon="stop", disabled=True, layout=NARROW)
-        self.progress = ui.FloatProgress(min=0, max=1, layout={"width": "140px", "visibility": "hidden"})
+        self.progress = ui.FloatProgress(min=0, max=1, layout={"width": "140px", "display": "none"})
         self.status = ui.HTML(layout={"flex": "1 1 240px", "min_width": "0"})
         super().__init__(
             [
@@ -83,7 +83,7 @@ class Toolbar(ui.VBox):
         busy = status.state == "busy"
         self.build.disabled = self.locate.disabled = busy
         self.cancel.disabled = not busy
-        self.progress.layout.visibility = "visible" if busy else "hidden"
+        self.progress.layout.display = "" if busy else "none"
         self.progress.value = status.fraction or 0.0
         kind: Kind = "plain" if busy else "quiet"
         if status.state == "failed":

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import ipywidgets as ui
 
@@ -17,6 +18,7 @@ from trt_lab.session import Change, Session
 from trt_lab.types import NodeId, TensorId
 from trt_lab.widgets.channel import answer_while_busy
 from trt_lab.widgets.graph import GraphWidget
+from trt_lab.widgets.graph_static import static_html
 from trt_lab.widgets.panes.diff import DiffPane
 from trt_lab.widgets.panes.layers import LayersPane
 from trt_lab.widgets.panes.log import CodePane, LogPane
@@ -39,18 +41,21 @@ class Workbench(ui.VBox):
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._stop: Callable[[], None] = lambda: None
         self._lock = threading.RLock()
         self._selecting = False
         self._status_at = 0.0
         self.error = ui.HTML()
         self.graph = GraphWidget(session.view)
         self.toolbar = Toolbar(session, self._show_error)
-        self.diff = DiffPane(self._tensor_chosen)
-        self.timeline = TimelinePane(self._layer_chosen)
-        self.layers = LayersPane(self._layer_chosen)
-        self.log = LogPane()
-        self.code = CodePane(self._export)
-        self.tabs = ui.Tab([self.diff, self.timeline, self.layers, self.log, self.code], titles=TABS)
+        self.diff_pane = DiffPane(self._tensor_chosen)
+        self.timeline_pane = TimelinePane(self._layer_chosen)
+        self.layers_pane = LayersPane(self._layer_chosen)
+        self.log_pane = LogPane()
+        self.code_pane = CodePane(self._export)
+        self.tabs = ui.Tab(
+            [self.diff_pane, self.timeline_pane, self.layers_pane, self.log_pane, self.code_pane], titles=TABS
+        )
         self.graph.layout.flex, self.tabs.layout.flex = "1 1 45%", "1 1 55%"
         self.graph.layout.min_width = self.tabs.layout.min_width = "0"
         body = ui.HBox([self.graph, self.tabs])
@@ -60,8 +65,8 @@ class Workbench(ui.VBox):
         self.graph.on_probe(self._probe)
         self.graph.on_keep(self._keep)
         self.graph.observe(lambda change: self._node_chosen(change["new"]), "selected")
-        self._stop = session.observe(self._changed)
         self._show_all()
+        self._stop = session.observe(self._changed)
         answer_while_busy(self)
         if session.records and session.reference is None:
             session.start_golden()
@@ -70,6 +75,15 @@ class Workbench(ui.VBox):
         """Takes the workbench off the page and stops listening to the session."""
         self._stop()
         super().close()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """Beside the live view a still one, so that a saved notebook shows something without a kernel."""
+        bundle = dict(super()._repr_mimebundle_(**kwargs) or {})
+        _, diff = self._newest()
+        still = static_html(self._session.view)
+        bundle["text/plain"] = repr(self._session)
+        bundle["text/html"] = still + (diff._repr_html_() if diff is not None else "")
+        return bundle
 
     # --- from the session ----------------------------------------------------------------
 
@@ -88,12 +102,12 @@ class Workbench(ui.VBox):
             elif change in ("record", "reference", "finding"):
                 self._show_results()
             elif change == "code":
-                self.code.show(self._session.code)
+                self.code_pane.show(self._session.code)
 
     def _show_all(self) -> None:
         self._show_choices()
         self._show_results()
-        self.code.show(self._session.code)
+        self.code_pane.show(self._session.code)
         self.toolbar.show_status(self._session.status)
 
     def _show_status(self) -> None:
@@ -111,8 +125,8 @@ class Workbench(ui.VBox):
 
     def _show_results(self) -> None:
         record, diff = self._newest()
-        self.diff.show(diff, self._session.blame())
-        for pane in (self.timeline, self.layers, self.log):
+        self.diff_pane.show(diff, self._session.blame())
+        for pane in (self.timeline_pane, self.layers_pane, self.log_pane):
             pane.show(record)
         self.graph.set_results(diff.tensors if diff is not None else (), record)
         answer_while_busy(self)
@@ -149,7 +163,7 @@ class Workbench(ui.VBox):
 
         def show() -> None:
             for tensor in outputs:
-                self.diff.open(tensor)
+                self.diff_pane.show_tensor(tensor)
             self._mark_layer(NodeId(node))
 
         self._select(show)
@@ -171,7 +185,7 @@ class Workbench(ui.VBox):
         nodes = next((layer.nodes for layer in layers if layer.index == index), ())
 
         def show() -> None:
-            self.layers.select(index)
+            self.layers_pane.select(index)
             if nodes:
                 self.graph.selected = nodes[-1]
 
@@ -181,8 +195,8 @@ class Workbench(ui.VBox):
         records = self._session.records
         layer = next((l for l in records[-1].layers if node in l.nodes), None) if records else None
         if layer is not None:
-            self.layers.select(layer.index)
-            self.timeline.select(layer.index)
+            self.layers_pane.select(layer.index)
+            self.timeline_pane.select(layer.index)
 
     def _select(self, show: Callable[[], None]) -> None:
         """Shows a selection in the other views; what these then report back is not a new one."""

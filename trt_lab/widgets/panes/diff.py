@@ -19,11 +19,10 @@ from trt_lab.wire import Column
 
 TENSOR_COLUMNS = (
     Column(name="tensor", label="tensor", format="name"),
-    Column(name="verdict", label="verdict", format="verdict", width=110),
-    Column(name="max_abs", label="max abs", format="figure", width=90, help="largest |engine − golden|"),
-    Column(name="cosine", label="cosine", format="figure", width=90, help="1: same direction; not defined for zeros"),
-    Column(name="local", label="local?", width=90, help="does the error start here, or come in through its inputs?"),
-    Column(name="why", label="why", width=160),
+    Column(name="verdict", label="verdict", format="verdict", width=104),
+    Column(name="max_abs", label="max abs", format="figure", width=84, help="largest |engine − golden|"),
+    Column(name="cosine", label="cosine", format="figure", width=80, help="1: same direction; not defined for zeros"),
+    Column(name="local", label="local?", width=84, help="does the error start here, or come in through its inputs?"),
 )
 WORST_COLUMNS = (
     Column(name="index", label="index"),
@@ -78,7 +77,6 @@ class DiffPane(ui.VBox):
             max_abs=[s.max_abs for s in stats],
             cosine=[s.cosine for s in stats],
             local=[local.get(s.name, "") for s in stats],
-            why=[summarize(s) for s in stats],
         )
         self.detail.layout.display = "none" if not stats else "flex"
         if diff is None or not stats:
@@ -86,9 +84,9 @@ class DiffPane(ui.VBox):
             return
         names = [s.name for s in stats]
         worst = diff.worst
-        self.open(self._shown if self._shown in names else worst.name if worst is not None else names[0])
+        self.show_tensor(self._shown if self._shown in names else worst.name if worst is not None else names[0])
 
-    def open(self, tensor: str) -> None:
+    def show_tensor(self, tensor: str) -> None:
         """Shows one tensor of the diff; one that it does not hold is left alone."""
         diff = self._diff
         stats = next((s for s in diff.tensors if s.name == tensor), None) if diff is not None else None
@@ -121,11 +119,11 @@ class DiffPane(ui.VBox):
 
     def _chosen(self, tensor: str) -> None:
         if tensor and tensor != self._shown:
-            self.open(tensor)
+            self.show_tensor(tensor)
             self._on_select(tensor)
 
     def _arrays(self):
-        assert self._diff is not None  # only called from `open` and `_draw`, which checked
+        assert self._diff is not None  # only called from `show_tensor` and `_draw`, which checked
         return self._diff.pair(self._shown, self.sample.value)
 
     def _draw(self) -> None:
