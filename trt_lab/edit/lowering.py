@@ -22,6 +22,7 @@ from trt_lab.edit.opset import Raised, raise_for_bfloat16
 from trt_lab.edit.probe import is_probe
 from trt_lab.edit.schema import (
     CONTROL_FLOW,
+    FIRST_IR_WITH_FREE_INITIALIZERS,
     TYPE_BLIND,
     LowPrecision,
     exempt_input_name,
@@ -31,9 +32,6 @@ from trt_lab.errors import EditError, ModelError
 from trt_lab.graph import GraphView
 from trt_lab.model import Model
 from trt_lab.types import NodeId, NodeInfo, Precision, PrecisionPlan, TensorId
-
-FIRST_IR_WITH_FREE_INITIALIZERS = 4  # before, every weight is listed as an input and yet is no input
-
 
 NO_DATA = "has no FP32 data"
 

@@ -14,13 +14,12 @@ import numpy as np
 import onnx_ir as ir
 
 from trt_lab.edit.names import Names
-from trt_lab.edit.schema import FIRST_OPSET_WITH_BF16, positions
+from trt_lab.edit.schema import FIRST_IR_WITH_FREE_INITIALIZERS, FIRST_OPSET_WITH_BF16, positions
 from trt_lab.graph import GraphView
 from trt_lab.model import Model
 
 OPSET_WITH_BF16_EVERYWHERE = 22
 
-_FIRST_IR_WITH_FREE_INITIALIZERS = 4
 _REDUCTIONS = frozenset(
     f"Reduce{kind}" for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "SumSquare")
 )
@@ -63,7 +62,7 @@ def _raise(model: Model) -> Raised:
     if not gained:
         return Raised(model)
     obstacle = next((why for node in _all_nodes(model.ir) if (why := _obstacle(node, opset))), None)
-    if obstacle is None and (model.ir.ir_version or 0) < _FIRST_IR_WITH_FREE_INITIALIZERS:
+    if obstacle is None and (model.ir.ir_version or 0) < FIRST_IR_WITH_FREE_INITIALIZERS:
         obstacle = "its file format is older than IR 4"
     shown = ", ".join(sorted(gained)[:4])
     if obstacle is not None:

@@ -8,10 +8,10 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from trt_lab.edit.lowering import FIRST_IR_WITH_FREE_INITIALIZERS, Lowering, Read, constant_tensor
+from trt_lab.edit.lowering import Lowering, Read, constant_tensor
 from trt_lab.edit.names import Names
 from trt_lab.edit.probe import is_probe
-from trt_lab.edit.schema import OUTPUT_TYPE_ATTRIBUTE, LowPrecision
+from trt_lab.edit.schema import FIRST_IR_WITH_FREE_INITIALIZERS, OUTPUT_TYPE_ATTRIBUTE, LowPrecision
 from trt_lab.errors import EditError
 from trt_lab.graph import GraphView
 from trt_lab.model import Model

@@ -16,6 +16,9 @@ LowPrecision: TypeAlias = Literal["fp16", "bf16"]
 
 TYPE_NAMES: dict[LowPrecision, str] = {"fp16": "float16", "bf16": "bfloat16"}
 
+FIRST_IR_WITH_FREE_INITIALIZERS = 4
+"""Before, every weight is listed as an input and yet is no input; from it on, one that is listed can be fed."""
+
 FIRST_OPSET_WITH_BF16 = 13
 """The first at which Cast takes bfloat16."""
 

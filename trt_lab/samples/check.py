@@ -8,12 +8,11 @@ from collections.abc import Mapping
 import ml_dtypes
 import numpy as np
 
+from trt_lab.edit.schema import FIRST_IR_WITH_FREE_INITIALIZERS
 from trt_lab.errors import InputError
 from trt_lab.graph import GraphView
 from trt_lab.model import Model
 from trt_lab.types import TensorInfo
-
-_FIRST_IR_WITH_OVERRIDES = 4
 
 
 class CheckedFeeds(dict[str, np.ndarray]):
@@ -43,7 +42,7 @@ def check_feeds(model: Model, feeds: Mapping[str, np.ndarray]) -> CheckedFeeds:
         raise InputError(f"{model.name}: inputs must be arrays by name, {type(feeds).__name__} given")
     wanted = {view.tensors[tensor].name: view.tensors[tensor] for tensor in view.inputs}
     optional: dict[str, TensorInfo] = {}
-    if (model.ir.ir_version or 0) >= _FIRST_IR_WITH_OVERRIDES:
+    if (model.ir.ir_version or 0) >= FIRST_IR_WITH_FREE_INITIALIZERS:
         optional = {info.name: info for info in view.tensors.values() if info.overridable and not info.graph}
     for name in feeds:
         if name not in wanted and name not in optional:
