@@ -152,5 +152,5 @@ def test_real_classifier_with_two_question_marks(real_model: Callable[[str], Pat
     model = Model.load(real_model("ppocr_cls"))
     shape = (1, 3, 48, 192)
     found = resolve_profiles(model, BuildOptions(shapes=(ShapeRange("x", shape, shape, shape),)))
-    assert input_shapes(model)["x"][2:] == ("?", "?")
-    assert input_shapes(found.model)["x"][2:] == ("x_axis2", "x_axis3")
+    assert (input_shapes(model)["x"] or ())[2:] == ("?", "?")
+    assert (input_shapes(found.model)["x"] or ())[2:] == ("x_axis2", "x_axis3")

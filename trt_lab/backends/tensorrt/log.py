@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from trt_lab.backends.tensorrt.versions import Library
+from trt_lab.errors import BackendError
 from trt_lab.types import JsonValue, LogLine
 
 _LEVELS = ("verbose", "info", "warning", "error")
@@ -59,13 +60,19 @@ class BuildLog:
 
 @contextmanager
 def collect(library: Library, severity: str = "info") -> Iterator[BuildLog]:
-    """Collects what `library` says while the block runs; blocks of one process run one after the other."""
+    """Collects what `library` says while the block runs; blocks of one process run one after the other.
+
+    A BackendError that leaves the block takes the log along.
+    """
     sink = _sink(library)
     log = BuildLog(severity)
     with sink.busy:
         sink.log = log
         try:
             yield log
+        except BackendError as error:
+            error.log = (*error.log, *log.lines)
+            raise
         finally:
             sink.log = None
 

@@ -173,8 +173,8 @@ class Runtime:
 
 def _view(address: int, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
     count = int(np.prod(shape))
-    buffer = (ctypes.c_byte * (count * np.dtype(dtype).itemsize)).from_address(address)
-    return np.frombuffer(buffer, dtype).reshape(shape)
+    pointer = ctypes.cast(address, ctypes.POINTER(ctypes.c_ubyte))
+    return np.ctypeslib.as_array(pointer, (count * np.dtype(dtype).itemsize,)).view(dtype).reshape(shape)
 
 
 def library(version: str = "10.6.0") -> Library:
