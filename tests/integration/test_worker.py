@@ -186,6 +186,19 @@ def test_cancel_asks_first_and_keeps_the_process(worker: Worker, request_for: Ca
     assert worker.submit(request_for()).result(PATIENCE_S).samples == 1
 
 
+def test_an_interrupt_of_the_notebook_does_not_reach_the_job(
+    worker: Worker, request_for: Callable[..., Request]
+) -> None:
+    """Jupyter interrupts the whole process group."""
+    process = worker.warm().result(PATIENCE_S)
+    running = threading.Event()
+    job = worker.submit(request_for(50), lambda step: running.set())
+    assert running.wait(PATIENCE_S)
+    os.kill(process, signal.SIGINT)
+    assert job.result(PATIENCE_S).samples == 50
+    assert worker.warm().result(PATIENCE_S) == process
+
+
 def test_a_build_that_does_not_listen_is_killed(worker: Worker, request_for: Callable[..., Request]) -> None:
     process = psutil.Process(worker.warm().result(PATIENCE_S))
     building = threading.Event()
