@@ -11,11 +11,12 @@ from bokeh.models import (
     ColorBar,
     ColumnDataSource,
     HoverTool,
+    Image,
     LayoutDOM,
     LinearColorMapper,
     NumeralTickFormatter,
-    Plot,
     Range1d,
+    UIElement,
 )
 from bokeh.plotting import figure
 
@@ -128,7 +129,8 @@ def _message(golden: np.ndarray, engine: np.ndarray, name: str, stats: TensorSta
         )
     if golden.size == 0:
         return message_pane(
-            f"{title}: 0 elements, shapes equal", [f"{golden.dtype} {shape_text(golden.shape)}: nothing to compare.", note]
+            f"{title}: 0 elements, shapes equal",
+            [f"{golden.dtype} {shape_text(golden.shape)}: nothing to compare.", note],
         )
     if not (is_numeric(golden) and is_numeric(engine)):
         differing = int(np.count_nonzero(np.asarray(golden != engine)))
@@ -146,7 +148,10 @@ def _scalar(golden: np.ndarray, engine: np.ndarray, name: str, stats: TensorStat
     shown = number(difference) if np.isfinite(difference) else ("none" if np.isnan(difference) else "not finite")
     return message_pane(
         f"{name or 'tensor'}: one element ({golden.dtype})",
-        [f"golden {number(_plain(want))} · engine {number(_plain(got))} · difference {shown}", stats.note if stats else ""],
+        [
+            f"golden {number(_plain(want))} · engine {number(_plain(got))} · difference {shown}",
+            stats.note if stats else "",
+        ],
         height=120,
     )
 
@@ -214,7 +219,9 @@ def _non_finite(golden: np.ndarray, engine: np.ndarray) -> list[Piece]:
         if want or got
     ]
     if disagree:
-        pieces.append(swatch(DISAGREE_COLOUR, f"in the difference: {disagree:,} not finite on one side, or not the same"))
+        pieces.append(
+            swatch(DISAGREE_COLOUR, f"in the difference: {disagree:,} not finite on one side, or not the same")
+        )
     if agree:
         pieces.append(swatch(AGREE_COLOUR, f"in the difference: {agree:,} the same on both sides"))
     return pieces
@@ -234,10 +241,10 @@ def _maps(tile: Tile, axes: Axes, chosen: tuple[int, ...], worst: tuple[int, int
         name="maps",
     )
     marker = ColumnDataSource(data={"x": [worst[1]] if worst else [], "y": [worst[0]] if worst else []}, name="worst")
-    x_range = Range1d(-0.5, cols - 0.5, bounds=(-0.5, cols - 0.5))
-    y_range = Range1d(rows - 0.5, -0.5, bounds=(-0.5, rows - 0.5))
+    x_range = Range1d(start=-0.5, end=cols - 0.5, bounds=(-0.5, cols - 0.5))
+    y_range = Range1d(start=rows - 0.5, end=-0.5, bounds=(-0.5, rows - 0.5))
     values, differences = _mappers(tile)
-    plots: list[Plot] = []
+    plots: list[UIElement | None] = []
     for key, mapper in (("golden", values), ("engine", values), ("difference", differences)):
         plot = figure(
             title=key if key != "difference" else "difference (engine − golden)",
@@ -249,7 +256,8 @@ def _maps(tile: Tile, axes: Axes, chosen: tuple[int, ...], worst: tuple[int, int
             tools=TOOLS,
             name=key,
         )
-        image = plot.image(image=key, x=-0.5, y=-0.5, dw="width", dh="height", source=source, color_mapper=mapper)
+        glyph = Image(image=key, x=-0.5, y=-0.5, dw="width", dh="height", color_mapper=mapper)
+        image = plot.add_glyph(source, glyph, name="image")
         plot.add_tools(_hover(image, axes, chosen, tile))
         _mark(plot, marker)
         bar = ColorBar(color_mapper=mapper, height=10, padding=4, margin=0, ticker=BasicTicker(desired_num_ticks=4))
@@ -297,6 +305,7 @@ def _mappers(tile: Tile) -> tuple[LinearColorMapper, LinearColorMapper]:
 def _hover(renderer, axes: Axes, chosen: tuple[int, ...], tile: Tile) -> HoverTool:
     kind = " (mean)" if tile.reduced else ""
     return HoverTool(
+        name="hover",
         renderers=[renderer],
         tooltips=[
             ("index", axes.index_text(chosen, "$y{0}", "$x{0}")),

@@ -7,7 +7,7 @@ from html import escape
 
 import numpy as np
 from bokeh.model import Model
-from bokeh.models import ColumnDataSource, Pane, Plot
+from bokeh.models import ColumnDataSource, Pane, Title
 
 from trt_lab.views.numbers import number
 from trt_lab.views.text import texts_of
@@ -37,8 +37,8 @@ def _parts(figure: Model) -> Iterator[str]:
             for text in texts_of(model):
                 yield "".join(f"<p>{escape(line[:2000])}</p>" for line in text.splitlines() if line.strip())
     for model in models:
-        if isinstance(model, Plot) and model.title is not None and model.title.text:
-            yield f"<p><i>{escape(str(model.title.text)[:2000])}</i></p>"
+        if isinstance(model, Title) and model.text:
+            yield f"<p><i>{escape(str(model.text)[:2000])}</i></p>"
     for model in models:
         if isinstance(model, ColumnDataSource):
             yield _table(model)

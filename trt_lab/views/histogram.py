@@ -94,8 +94,8 @@ def _draw(edges: np.ndarray, golden: np.ndarray, engine: np.ndarray):
         min_width=240,
         sizing_mode="stretch_width",
         y_axis_type="log",
-        x_range=Range1d(float(edges[0]), float(edges[-1])),
-        y_range=Range1d(floor, top * 2.0),
+        x_range=Range1d(start=float(edges[0]), end=float(edges[-1])),
+        y_range=Range1d(start=floor, end=top * 2.0),
         tools="xpan,xbox_zoom,xwheel_zoom,reset",
         toolbar_location="right",
         x_axis_label="value",
@@ -110,7 +110,7 @@ def _draw(edges: np.ndarray, golden: np.ndarray, engine: np.ndarray):
     plot.add_tools(HoverTool(renderers=[hit], tooltips=tips, attachment="above", point_policy="follow_mouse"))
     legend = plot.legend[0]
     plot.center.remove(legend)
-    legend.orientation, legend.padding, legend.margin = "horizontal", 2, 0
+    legend.update(orientation="horizontal", padding=2, margin=0)
     plot.add_layout(legend, "above")
     plot.xaxis.minor_tick_line_color = plot.yaxis.minor_tick_line_color = None
     plot.xgrid.visible = False
@@ -124,7 +124,9 @@ def _counted(golden: np.ndarray, engine: np.ndarray) -> str:
         counts = np.zeros(3, dtype=np.int64)
         for block in _blocks(side):
             counts += (int(np.isnan(block).sum()), int(np.isposinf(block).sum()), int(np.isneginf(block).sum()))
-        words = [f"{count:,} {word}" for count, word in zip(counts.tolist(), ("NaN", "+Inf", "−Inf"), strict=True) if count]
+        words = [
+            f"{count:,} {word}" for count, word in zip(counts.tolist(), ("NaN", "+Inf", "−Inf"), strict=True) if count
+        ]
         apart = f", of which {', '.join(words)} (not on the axis)" if words else ""
         parts.append(f"{label}: {plural(side.size, 'element')}{apart}")
     return " · ".join(parts)

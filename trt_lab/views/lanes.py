@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from trt_lab.record import Record
 from trt_lab.types import LayerInfo, LayerTime
 
 BUDGET = 2000
@@ -20,7 +21,7 @@ MAX_RUNS = 12
 """Most runs shown as small multiples."""
 
 
-class Timed(Protocol):
+class TimedLike(Protocol):
     """What a timeline needs of a record."""
 
     @property
@@ -31,6 +32,10 @@ class Timed(Protocol):
     def times(self) -> Sequence[LayerTime]: ...
     @property
     def latency_ms(self) -> Sequence[float]: ...
+
+
+Timed: TypeAlias = Record | TimedLike
+"""A record, or anything that looks like one here."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +104,15 @@ def lay_out(records: Sequence[Timed], runs: str = "median") -> Bars:
             parts.append(
                 (lane_of + len(lanes), starts, durations, low, high, layer, np.full(durations.size, engine, np.int64))
             )
-            lanes += [prefix + title + label if len(labels) > 1 or not title else prefix + title.strip(" ·") for label in labels]
+            lanes += [
+                prefix + title + label if len(labels) > 1 or not title else prefix + title.strip(" ·")
+                for label in labels
+            ]
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [np.zeros(0)] * 7
     order = np.lexsort((columns[1], columns[0]))
-    return Bars(*(column[order] for column in columns), tuple(lanes), _joined(notes, len(records)))
+    lane, start, duration, low, high, layer, engine = (column[order] for column in columns)
+    said = _joined(notes, len(records))
+    return Bars(lane, start, duration, low, high, layer, engine, lanes=tuple(lanes), notes=said)
 
 
 def _joined(notes: dict[str, list[str]], records: int) -> tuple[str, ...]:

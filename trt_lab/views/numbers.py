@@ -38,7 +38,7 @@ def subtract(engine: np.ndarray, golden: np.ndarray) -> FloatArray:
         return np.where(finite, a - b, np.where(agree, np.nan, np.inf))
 
 
-def number(value: float | int | bool | None) -> str:
+def number(value: float | bool | None) -> str:
     """A number for people: four digits, integers whole, "not defined" for None."""
     if value is None:
         return "not defined"

@@ -27,7 +27,7 @@ def strip_figure(golden: np.ndarray, engine: np.ndarray, worst: int | None, axes
         raise TypeError("strips need numbers")
     strip = make_strip(golden, engine)
     source = ColumnDataSource(data=_columns(strip, axes), name="elements")
-    x_range = Range1d(-0.5, strip.size - 0.5, bounds=(-0.5, strip.size - 0.5))
+    x_range = Range1d(start=-0.5, end=strip.size - 0.5, bounds=(-0.5, strip.size - 0.5))
     upper = _values_plot(strip, source, x_range)
     lower = _difference_plot(strip, source, x_range)
     if worst is not None:
@@ -114,8 +114,7 @@ def _values_plot(strip: Strip, source: ColumnDataSource, x_range: Range1d):
         plot.add_tools(HoverTool(renderers=[line], tooltips=tips, mode="vline"))
     legend = plot.legend[0]
     plot.center.remove(legend)
-    legend.orientation = "horizontal"
-    legend.padding, legend.margin, legend.glyph_height = 2, 0, 12
+    legend.update(orientation="horizontal", padding=2, margin=0, glyph_height=12)
     plot.add_layout(legend, "above")
     return plot
 
@@ -124,7 +123,7 @@ def _difference_plot(strip: Strip, source: ColumnDataSource, x_range: Range1d):
     plot = _plot("difference (engine − golden)", 150, x_range)
     finite = np.abs(strip.difference[np.isfinite(strip.difference)])
     limit = float(finite.max()) * 1.25 if finite.size and finite.max() > 0 else 1.0
-    plot.y_range = Range1d(-limit, limit)
+    plot.y_range = Range1d(start=-limit, end=limit)
     bars = plot.vbar(x="x", top="difference", width=max(0.6, strip.block), source=source)
     paint(bars.glyph, fill_color="difference", line_color="difference")
     plot.scatter("x", "disagree", source=source, marker="x", size=9, line_color=DISAGREE_COLOUR, line_width=2)

@@ -48,9 +48,9 @@ def text_pane(lines: Sequence[Sequence[Piece]]) -> Pane:
 
 def message_pane(title: str, lines: Sequence[str], height: int = 220) -> Pane:
     """A figure-sized box that says why there is nothing to draw."""
-    blocks: list[DOMNode] = [Div(children=[strong(title)], style={"overflow-wrap": "anywhere"})]
+    blocks: list[Div] = [Div(children=[strong(title)], style={"overflow-wrap": "anywhere"})]
     blocks += [Div(children=[line], style={"overflow-wrap": "anywhere"}) for line in lines if line]
-    inner = Div(children=blocks, style={"max-width": "46em", "text-align": "center", "padding": "12px"})
+    inner = Div(children=[*blocks], style={"max-width": "46em", "text-align": "center", "padding": "12px"})
     style = {
         "display": "flex",
         "align-items": "center",

@@ -178,9 +178,8 @@ def finish(figure: LayoutDOM) -> LayoutDOM:
                 setattr(model, name, value(FONT) if spec else FONT)
         if isinstance(model, Plot):
             model.toolbar.logo = None
-            if model.title is not None:
-                model.title.text_font_size = "13px"
-                model.title.text_font_style = "normal"
+        if isinstance(model, Title):
+            model.update(text_font_size="13px", text_font_style="normal")
         if isinstance(model, Axis):
             model.axis_label_text_font_style = "normal"
         if isinstance(model, WheelZoomTool):
@@ -193,9 +192,7 @@ def finish(figure: LayoutDOM) -> LayoutDOM:
 
 def category_colours(names: list[str]) -> dict[str, str]:
     """A colour for each of the first names; the rest share the colour of "other"."""
-    return {
-        name: CATEGORICAL[rank] if rank < len(CATEGORICAL) else MERGED_COLOUR for rank, name in enumerate(names)
-    }
+    return {name: CATEGORICAL[rank] if rank < len(CATEGORICAL) else MERGED_COLOUR for rank, name in enumerate(names)}
 
 
 def _roles(model: Model) -> dict[str, str]:

@@ -85,7 +85,9 @@ def check_choice(axes: Axes, chosen: Sequence[int]) -> tuple[int, ...]:
         )
     for axis, size, index in zip(axes.chosen, axes.choices, chosen, strict=True):
         if not -size <= index < size:
-            raise UsageError(f"Slice index {index} is outside axis {axis}, which has {size} elements (0 to {size - 1}).")
+            raise UsageError(
+                f"Slice index {index} is outside axis {axis}, which has {size} elements (0 to {size - 1})."
+            )
     return tuple(index % size for size, index in zip(axes.choices, chosen, strict=True))
 
 
@@ -136,7 +138,7 @@ def _shrink_band(golden: np.ndarray, engine: np.ndarray, width: int) -> tuple[Fl
     if golden.shape[0] == 1 and width == 1:
         return as_float(golden)[0], as_float(engine)[0], difference[0]
     starts = np.arange(0, golden.shape[1], width)
-    counts = np.diff(np.append(starts, golden.shape[1])) * golden.shape[0]
+    counts = golden.shape[0] * np.diff(np.append(starts, golden.shape[1])).astype(np.float64)
     means = []
     with np.errstate(invalid="ignore", over="ignore"):
         for side in (golden, engine):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from bokeh.layouts import column
@@ -55,7 +55,7 @@ def timeline_figure(
         view.source.selected.on_change("indices", lambda _name, _old, new: _tell(view.source, new, on_select))
     headings = [_numbers(side, titled=len(sides) > 1) for side in sides]
     notes = [*bars.notes]
-    if view.spread.data["x0"].size:
+    if len(view.spread.data["x0"]):
         notes.append("the line under a bar spans the ends of 80 % of its runs")
     return _stack(text_pane([*headings, notes and ["; ".join(notes) + "."]]), plot, text_pane([view.legend()]))
 
@@ -66,13 +66,14 @@ def select_layer(timeline: LayoutDOM, layer: int | None) -> None:
     if not isinstance(source, ColumnDataSource):
         return
     first, last = np.asarray(source.data["first_layer"]), np.asarray(source.data["last_layer"])
-    found = [] if layer is None else np.flatnonzero((first <= layer) & (layer <= last)).tolist()
+    found: list[int] = [] if layer is None else np.flatnonzero((first <= layer) & (layer <= last)).tolist()
     if source.selected.indices != found:
         source.selected.indices = found
 
 
 def _tell(source: ColumnDataSource, indices: Sequence[int], on_select: Callable[[int], None]) -> None:
-    layers = {int(source.data["layer"][index]) for index in indices}
+    column = np.asarray(source.data["layer"])
+    layers = {int(column[index]) for index in indices}
     if len(layers) == 1 and (layer := layers.pop()) >= 0:
         on_select(layer)
 
@@ -115,7 +116,7 @@ class _View:
         self._colours = category_colours(list(self._spent))
         self._end = bars.end * 1.01 or 1.0
         self._loaded = (0.0, self._end)
-        self.x_range = Range1d(0, self._end, bounds=(0, self._end))
+        self.x_range = Range1d(start=0.0, end=self._end, bounds=(0, self._end), name="time")
         groups = join_narrow(bars, 0.0, self._end)
         self.joined = bool((groups.count > 1).any())
         self.source = ColumnDataSource(data=self._columns(groups, self._end), name=SOURCE)
@@ -125,7 +126,7 @@ class _View:
         lanes = len(self._bars.lanes)
         plot = figure(
             x_range=self.x_range,
-            y_range=Range1d(lanes - 0.5, -0.5),
+            y_range=Range1d(start=lanes - 0.5, end=-0.5),
             height=min(MAX_HEIGHT, MARGIN + LANE_HEIGHT * lanes),
             min_width=300,
             sizing_mode="stretch_width",
@@ -136,17 +137,23 @@ class _View:
         bars = plot.hbar(
             y="y", left="left", right="right", height=0.66, source=self.source, fill_color="colour", line_color="colour"
         )
-        bars.nonselection_glyph.update(fill_alpha=0.35, line_alpha=0.35)
+        bars.nonselection_glyph = bars.glyph.clone(fill_alpha=0.35, line_alpha=0.35)
         bars.selection_glyph = bars.glyph.clone()
         bars.selection_glyph.line_width = 2
         paint(bars.selection_glyph, line_color="text")
         whiskers = plot.segment(x0="x0", x1="x1", y0="y", y1="y", source=self.spread, line_width=2)
         paint(whiskers.glyph, line_color="muted")
         labels = plot.text(
-            x="left", y="y", text="label", source=self.source, text_color="ink", text_font_size="11px",
-            text_baseline="middle", x_offset=4,
+            x="left",
+            y="y",
+            text="label",
+            source=self.source,
+            text_color="ink",
+            text_font_size="11px",
+            text_baseline="middle",
+            x_offset=4,
         )
-        labels.nonselection_glyph.text_alpha = 0.5
+        labels.nonselection_glyph = labels.glyph.clone(text_alpha=0.5)
         plot.add_tools(_hover(bars), TapTool(renderers=[bars]))
         plot.yaxis.ticker = FixedTicker(ticks=list(range(lanes)))
         plot.yaxis.major_label_overrides = {i: _elide(name, 28) for i, name in enumerate(self._bars.lanes)}
@@ -164,23 +171,27 @@ class _View:
         pieces = [swatch(self._colours[kind], f"{_elide(kind, 40)} {duration / total:.1%}") for kind, duration in named]
         others = len(self._spent) - len(named)
         if others or self.joined:
-            words = [f"{plural(others, 'other type')}"] * bool(others) + ["layers of several types, joined: zoom in"] * self.joined
+            words = [f"{plural(others, 'other type')}"] * bool(others) + [
+                "layers of several types, joined: zoom in"
+            ] * self.joined
             pieces.append(swatch(MERGED_COLOUR, "; ".join(words)))
         return pieces
 
     def _range_changed(self, _name: str, _old: float, _new: float) -> None:
         """Sends bars for the range shown and its surroundings, unless those on the screen are fine enough."""
-        start, end = float(self.x_range.start), float(self.x_range.end)
+        start, end = (float(edge) for edge in (self.x_range.start, self.x_range.end) if isinstance(edge, float | int))
         width, (low, high) = end - start, self._loaded
         if width <= 0 or (low <= start and end <= high and width * 8 > high - low):
             return
         low, high = max(0.0, start - width), min(self._end, end + width)
         self._loaded = (low, high)
         groups = join_narrow(self._bars, low, high, pixels=3 * PIXELS)
-        chosen = {int(self.source.data["layer"][i]) for i in self.source.selected.indices} - {-1}
-        self.source.data = self._columns(groups, width)
+        layers = np.asarray(self.source.data["layer"])
+        chosen = {int(layers[index]) for index in self.source.selected.indices} - {-1}
+        columns = self._columns(groups, width)
+        self.source.data = columns
         self.spread.data = self._whiskers(groups, width)
-        self.source.selected.indices = [i for i, layer in enumerate(self.source.data["layer"]) if int(layer) in chosen]
+        self.source.selected.indices = [i for i, layer in enumerate(columns["layer"].tolist()) if layer in chosen]
 
     def _type(self, bar: int) -> str:
         layer = self._layers[self._bars.engine[bar]].get(int(self._bars.layer[bar]))
@@ -193,10 +204,12 @@ class _View:
             shares[self._types[at]] = shares.get(self._types[at], 0.0) + float(self._bars.duration[at])
         return shares
 
-    def _columns(self, groups: Groups, width: float) -> dict[str, object]:
+    def _columns(self, groups: Groups, width: float) -> dict[str, Any]:
         bars, first, single = self._bars, groups.first, groups.count == 1
         last = first + groups.count - 1
-        rows = [self._row(int(f), int(n), float(busy)) for f, n, busy in zip(first, groups.count, groups.busy, strict=True)]
+        rows = [
+            self._row(int(f), int(n), float(busy)) for f, n, busy in zip(first, groups.count, groups.busy, strict=True)
+        ]
         room = (groups.right - groups.left) / width * PIXELS
         names = [row["name"] for row in rows]
         labels = [_fit(name, pixels) for name, pixels in zip(names, room.tolist(), strict=True)]
@@ -237,7 +250,7 @@ class _View:
             "nodes": text + more or "not known",
         }
 
-    def _whiskers(self, groups: Groups, width: float) -> dict[str, object]:
+    def _whiskers(self, groups: Groups, width: float) -> dict[str, Any]:
         """Spread of single bars that are wide enough for it to be seen, as a line under the bar."""
         bars, first = self._bars, groups.first[groups.count == 1]
         seen = first[np.isfinite(bars.low[first]) & (bars.duration[first] / width * PIXELS > 6)]

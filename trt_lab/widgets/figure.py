@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import anywidget
-import bokeh
 import numpy as np
 from bokeh.core.json_encoder import serialize_json
 from bokeh.core.serialization import Buffer, Serialized, Serializer
+from bokeh.core.types import ID
 from bokeh.document import Document
 from bokeh.document.events import DocumentPatchedEvent
 from bokeh.models import UIElement
 from bokeh.resources import Resources
+from bokeh.util.version import __version__ as BOKEH_VERSION
 
 from trt_lab.errors import UsageError
 from trt_lab.views.fallback import figure_fallback
@@ -109,9 +110,9 @@ class FigureWidget(anywidget.AnyWidget):
         return data | {"text/html": still}, metadata
 
     def _send_bokeh(self, request: BokehRequest, call: Call) -> Reply:
-        if request.version != bokeh.__version__:
+        if request.version != BOKEH_VERSION:
             raise UsageError(
-                f"This figure is of Bokeh {request.version}, the kernel has {bokeh.__version__}. Run the cell again."
+                f"This figure is of Bokeh {request.version}, the kernel has {BOKEH_VERSION}. Run the cell again."
             )
         return Reply(Done(), {"gzip": np.frombuffer(_zipped_bokeh(), dtype=np.uint8)})
 
@@ -124,7 +125,7 @@ class FigureWidget(anywidget.AnyWidget):
                 content, arrays = _plain(serialized), _arrays(serialized)
             item = {
                 "doc": content,
-                "bokeh": bokeh.__version__,
+                "bokeh": BOKEH_VERSION,
                 "generation": self._generation,
                 "revision": self._revision,
                 "themes": theme_table(figure) if figure is not None else {},
@@ -140,10 +141,11 @@ class FigureWidget(anywidget.AnyWidget):
             document = None if self._figure is None else self._figure.document
             if document is None or patch.get("generation") != self._generation:
                 return
-            buffers = [Buffer(name, array.tobytes()) for name, array in call.arrays.items()]
+            buffers = [Buffer(ID(name), array.tobytes()) for name, array in call.arrays.items()]
+            change: Any = Serialized({"events": patch["events"]}, buffers)
             self._origin = str(patch.get("view", ""))
             try:
-                document.apply_json_patch(Serialized({"events": patch["events"]}, buffers), setter=self)
+                document.apply_json_patch(change, setter=self)  # pyright: ignore[reportArgumentType] - any object is one
             finally:
                 self._origin = ""
 

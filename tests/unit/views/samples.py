@@ -9,7 +9,7 @@ import numpy as np
 from bokeh.core.json_encoder import serialize_json
 from bokeh.document import Document
 from bokeh.model import Model
-from bokeh.models import ColumnDataSource, Pane
+from bokeh.models import ColumnDataSource, Pane, Plot
 
 from trt_lab.types import LayerInfo, LayerTime, NodeId
 from trt_lab.views.text import texts_of
@@ -29,7 +29,8 @@ def size_of(figure: Model) -> int:
 
 def words(figure: Model) -> str:
     """All text beside the figure."""
-    return "\n".join(text for pane in figure.select({"type": Pane}) for text in texts_of(pane))
+    panes = [pane for pane in figure.select({"type": Pane}) if isinstance(pane, Pane)]
+    return "\n".join(text for pane in panes for text in texts_of(pane))
 
 
 def named(figure: Model, name: str) -> Any:
@@ -78,3 +79,9 @@ def bars_of(figure) -> ColumnDataSource:
     found = figure.select_one({"name": "layers"})
     assert isinstance(found, ColumnDataSource)
     return found
+
+
+def plots_of(figure: Model) -> list[Plot]:
+    """The plots of a figure, in the order they were made."""
+    plots = [plot for plot in figure.select({"type": Plot}) if isinstance(plot, Plot)]
+    return sorted(plots, key=lambda plot: int(plot.id[1:]))

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import json
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
 from bokeh.core.json_encoder import serialize_json
 from bokeh.document import Document
-from bokeh.models import ColumnDataSource, HoverTool, LinearColorMapper, Plot
+from bokeh.models import ColumnDataSource, LinearColorMapper
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tests.unit.views.samples import LIMIT, named, pair, size_of, words
+from tests.unit.views.samples import LIMIT, named, pair, plots_of, size_of, words
 from trt_lab.errors import UsageError
 from trt_lab.types import TensorStats
 from trt_lab.views.diff import default_slice, diff_figure
+
 
 def test_golden_and_engine_share_one_scale_and_the_difference_is_symmetric() -> None:
     golden, engine = pair((5, 6))
     engine[2, 3] = 40.0
     figure = diff_figure(golden, engine, name="t")
-    mappers = {plot.name: plot.renderers[0].glyph.color_mapper for plot in figure.select({"type": Plot})}
+    mappers: dict[Any, Any] = {plot.name: named(plot, "image").glyph.color_mapper for plot in plots_of(figure)}
     assert mappers["golden"] is mappers["engine"]
     assert mappers["golden"].low == pytest.approx(float(min(golden.min(), engine.min())))
     assert mappers["golden"].high == 40.0
@@ -34,7 +37,7 @@ def test_golden_and_engine_share_one_scale_and_the_difference_is_symmetric() -> 
     hnp.arrays(np.float32, (4, 5), elements=st.floats(width=32)),
     hnp.arrays(np.float32, (4, 5), elements=st.floats(width=32)),
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_values_give_finite_scales_that_hold_all_finite_cells(golden: np.ndarray, engine: np.ndarray) -> None:
     figure = diff_figure(golden, engine)
     values, differences = named(figure, "values"), named(figure, "differences")
@@ -50,7 +53,7 @@ def test_any_values_give_finite_scales_that_hold_all_finite_cells(golden: np.nda
 
 
 def test_the_maps_move_together() -> None:
-    plots = list(diff_figure(*pair((5, 6))).select({"type": Plot}))
+    plots = plots_of(diff_figure(*pair((5, 6))))
     assert len(plots) == 3
     assert len({id(plot.x_range) for plot in plots}) == len({id(plot.y_range) for plot in plots}) == 1
 
@@ -70,7 +73,8 @@ def test_the_default_slice_holds_the_worst_element_and_marks_it() -> None:
 
 
 def test_hover_names_the_element() -> None:
-    tips = dict(diff_figure(*pair((1, 3, 5, 6)), slice=(2,)).select_one({"name": "golden"}).select_one(HoverTool).tooltips)
+    hover = named(named(diff_figure(*pair((1, 3, 5, 6)), slice=(2,)), "golden"), "hover")
+    tips = dict(hover.tooltips)
     assert tips["index"] == "[0, 2, $y{0}, $x{0}]"
     assert {"golden", "engine", "difference"} <= set(tips)
 
@@ -85,8 +89,10 @@ def test_c48_a_64_mb_tensor_is_sent_in_less_than_1_mb() -> None:
     assert "16 × 16 elements" in words(figure)
 
 
-@given(st.lists(st.integers(1, 700), min_size=0, max_size=4).filter(lambda s: np.prod(s) < 2**19), st.integers(0, 2**32))
-@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(st.integers(1, 700), min_size=0, max_size=4).filter(lambda s: np.prod(s) < 2**19), st.integers(0, 2**32)
+)
+@settings(max_examples=8, deadline=None)
 def test_no_figure_is_larger_than_1_mb(shape: list[int], seed: int) -> None:
     assert size_of(diff_figure(*pair(tuple(shape), seed), name="/x" * 200)) < LIMIT
 
@@ -150,8 +156,18 @@ def test_one_axis_is_drawn_as_lines_with_the_worst_element_kept() -> None:
 def test_the_figures_of_compare_are_shown() -> None:
     golden, engine = pair((4, 5))
     stats = TensorStats(
-        "t", "differs", "float32", "float32", (4, 5), (4, 5), count=20, max_abs=0.5, max_abs_at=(3, 1), rmse=0.25,
-        cosine=None, over_tolerance=7,
+        "t",
+        "differs",
+        "float32",
+        "float32",
+        (4, 5),
+        (4, 5),
+        count=20,
+        max_abs=0.5,
+        max_abs_at=(3, 1),
+        rmse=0.25,
+        cosine=None,
+        over_tolerance=7,
     )
     text = words(diff_figure(golden, engine, name="t", stats=stats))
     assert "worst element [3, 1]" in text
@@ -161,4 +177,6 @@ def test_the_figures_of_compare_are_shown() -> None:
 def test_names_are_text() -> None:
     figure = diff_figure(*pair((4, 5)), name="<img src=x onerror=alert(1)>")
     assert "<img src=x onerror=alert(1)>" in words(figure)
-    assert not [model for model in figure.references() if type(model).__name__ in ("HTML", "Div") and hasattr(model, "text")]
+    assert not [
+        model for model in figure.references() if type(model).__name__ in ("HTML", "Div") and hasattr(model, "text")
+    ]

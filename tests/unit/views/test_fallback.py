@@ -33,7 +33,9 @@ def test_names_are_escaped() -> None:
 def test_it_stays_below_300_kb() -> None:
     plot = figure()
     for _ in range(40):
-        plot.scatter("x", "x", source=ColumnDataSource({"x": np.arange(500), **{f"c{i}": ["ä" * 900] * 500 for i in range(9)}}))
+        plot.scatter(
+            "x", "x", source=ColumnDataSource({"x": np.arange(500), **{f"c{i}": ["ä" * 900] * 500 for i in range(9)}})
+        )
     html = figure_fallback(plot)
     assert 10_000 < len(html.encode()) <= MAX_BYTES
     assert html.endswith("(shortened)</p></div>")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.views.samples import record
 from trt_lab.errors import UsageError
-from trt_lab.types import LogLine, NodeId, TensorStats
+from trt_lab.types import LogLine, NodeId, TensorStats, Verdict
 from trt_lab.views.report import (
     Cause,
     Outcome,
@@ -49,10 +49,20 @@ class Reader(HTMLParser):
         (self.scripts if self._script else self.text).append(data)
 
 
-def stats(name: str, verdict: str = "differs") -> TensorStats:
+def stats(name: str, verdict: Verdict = "differs") -> TensorStats:
     return TensorStats(
-        name, verdict, "float32", "float32", (8, 9), (8, 9), count=72, max_abs=0.154, max_abs_at=(1, 2), rmse=0.01,
-        cosine=None, over_tolerance=3,
+        name,
+        verdict,
+        "float32",
+        "float32",
+        (8, 9),
+        (8, 9),
+        count=72,
+        max_abs=0.154,
+        max_abs_at=(1, 2),
+        rmse=0.01,
+        cosine=None,
+        over_tolerance=3,
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, get_args
+
 import numpy as np
-from bokeh.models import Axis, Plot, WheelZoomTool
+from bokeh.models import WheelZoomTool
 from bokeh.plotting import figure
 
-from tests.unit.views.samples import record
+from tests.unit.views.samples import plots_of, record
 from trt_lab.views.diff import diff_figure
-from trt_lab.views.theme import ROLES, apply_theme, finish, paint, theme_table
+from trt_lab.views.theme import ROLES, Theme, apply_theme, finish, paint, theme_table
 from trt_lab.views.timeline import timeline_figure
 
 
@@ -18,7 +20,8 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def contrast(a: str, b: str) -> float:
+def contrast(a: object, b: object) -> float:
+    assert isinstance(a, str) and isinstance(b, str)
     low, high = sorted((luminance(a), luminance(b)))
     return (high + 0.05) / (low + 0.05)
 
@@ -34,9 +37,9 @@ def test_the_table_holds_what_apply_theme_sets() -> None:
     golden = np.zeros((3, 4))
     for root in (diff_figure(golden, golden + 1), timeline_figure(record([1.0, 2.0]))):
         table = theme_table(root)
-        models = {model.id: model for model in root.references()}
+        models: dict[str, Any] = {model.id: model for model in root.references()}
         assert table and set(table) <= set(models)
-        for theme, which in (("dark", 1), ("light", 0)):
+        for which, theme in enumerate(get_args(Theme)):
             apply_theme(root, theme)
             for name, properties in table.items():
                 for key, both in properties.items():
@@ -49,22 +52,23 @@ def test_a_users_own_figure_is_themed_too() -> None:
     plot.line([1, 2], [3, 4])
     apply_theme(plot, "dark")
     assert plot.background_fill_alpha == 0
-    assert all(axis.axis_label_text_color == ROLES["muted"][1] for axis in plot.select({"type": Axis}))
+    assert all(axis.axis_label_text_color == ROLES["muted"][1] for axis in plot.axis)
     assert len(theme_table(plot)) >= 5
 
 
 def test_figures_have_no_logo_and_let_the_page_scroll() -> None:
     root = diff_figure(np.zeros((3, 4)), np.ones((3, 4)))
-    for plot in root.select({"type": Plot}):
+    for plot in plots_of(root):
         assert plot.toolbar.logo is None
         assert plot.background_fill_alpha == plot.border_fill_alpha == 0
-    for tool in root.select({"type": WheelZoomTool}):
-        assert tool.modifiers == {"ctrl": True}
-    assert "logo" not in {m.logo for m in root.references() if hasattr(m, "logo")}
+    wheels = [model for model in root.references() if isinstance(model, WheelZoomTool)]
+    assert wheels and all(tool.modifiers == {"ctrl": True} for tool in wheels)
+    assert "logo" not in {getattr(model, "logo", None) for model in root.references()}
 
 
 def test_paint_sets_the_light_colour_at_once() -> None:
-    plot = finish(figure())
+    plot = figure()
+    finish(plot)
     bar = plot.vbar(x=[1], top=[1])
     paint(bar.glyph, fill_color="golden")
     assert bar.glyph.fill_color == ROLES["golden"][0]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 import numpy as np
 import pytest
-from bokeh.models import HoverTool, Plot
+from bokeh.models import HoverTool
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.views.samples import LIMIT, bars_of, record, size_of, words
+from tests.unit.views.samples import LIMIT, bars_of, named, plots_of, record, size_of, words
 from trt_lab.types import LayerTime
 from trt_lab.views.lanes import BUDGET, join_narrow, lay_out
 from trt_lab.views.timeline import select_layer, timeline_figure
@@ -27,7 +26,7 @@ def test_known_starts_are_kept_and_streams_get_lanes() -> None:
     data = bars_of(figure).data
     found = {int(layer): (left, lane) for layer, left, lane in zip(data["layer"], data["left"], data["y"], strict=True)}
     assert found == {0: (5.0, 0), 1: (0.0, 1), 2: (1.0, 1)}
-    plot = figure.select_one(Plot)
+    plot = plots_of(figure)[0]
     assert plot.yaxis[0].major_label_overrides == {0: "stream 0", 1: "stream 1"}
     assert "end to end in" not in words(figure)
 
@@ -40,7 +39,7 @@ def test_c39_layer_sum_and_latency_are_two_numbers() -> None:
 
 
 def test_a_record_without_times_says_why() -> None:
-    text = words(timeline_figure(SimpleNamespace(name="r", layers=[], times=[], latency_ms=[])))
+    text = words(timeline_figure(record([])))
     assert "No layer times in this record" in text and "no layers" in text
 
 
@@ -50,19 +49,19 @@ def test_each_run_gets_its_lane() -> None:
     data = bars_of(figure).data
     rows = sorted(zip(data["y"], data["left"], data["right"], strict=True))
     assert rows == [(0, 0.0, 1.0), (0, 1.0, 3.0), (1, 0.0, 1.5), (1, 1.5, 4.0)]
-    assert figure.select_one(Plot).yaxis[0].major_label_overrides == {0: "run 1", 1: "run 2"}
+    assert plots_of(figure)[0].yaxis[0].major_label_overrides == {0: "run 1", 1: "run 2"}
 
 
 def test_spread_is_drawn_from_the_runs() -> None:
     figure = timeline_figure(record([1.0], runs=[tuple(np.linspace(0.5, 1.5, 11))]))
-    spread = figure.select_one({"name": "spread"}).data
+    spread = named(figure, "spread").data
     assert spread["x0"][0] == pytest.approx(0.6) and spread["x1"][0] == pytest.approx(1.4)
     assert "80 % of its runs" in words(figure)
 
 
 def test_two_records_lie_under_each_other_each_with_its_numbers() -> None:
     figure = timeline_figure([record([1.0], name="fp32"), record([0.5], name="fp16")])
-    assert list(figure.select_one(Plot).yaxis[0].major_label_overrides.values()) == ["fp32 · layers", "fp16 · layers"]
+    assert list(plots_of(figure)[0].yaxis[0].major_label_overrides.values()) == ["fp32 · layers", "fp16 · layers"]
     text = words(figure)
     assert "fp32: layer sum 1 ms" in text and "fp16: layer sum 0.5 ms" in text
 
@@ -105,9 +104,9 @@ def test_joined_bars_say_how_many_and_come_apart_when_zoomed() -> None:
     assert size_of(figure) < LIMIT
     joined = [name for name, layer in zip(source.data["name"], source.data["layer"], strict=True) if layer < 0]
     assert joined and all(name.endswith(" layers") for name in joined)
-    plot = figure.select_one(Plot)
-    width = plot.x_range.end / 1000
-    plot.x_range.start, plot.x_range.end = 50 * width, 51 * width
+    plot = plots_of(figure)[0]
+    width = named(figure, "time").end / 1000
+    plot.x_range.update(start=50 * width, end=51 * width)
     shown = [
         layer
         for layer, left, right in zip(source.data["layer"], source.data["left"], source.data["right"], strict=True)
@@ -120,12 +119,12 @@ def test_a_tap_calls_back_with_the_layer_and_python_selects() -> None:
     taps: list[int] = []
     figure = timeline_figure(record([1.0, 2.0, 3.0], starts=[3.0, 0.0, 1.0]), on_select=taps.append)
     source = bars_of(figure)
-    row = [int(layer) for layer in source.data["layer"]].index(2)
+    row = np.asarray(source.data["layer"]).tolist().index(2)
     source.selected.indices = [row]
     assert taps == [2]
     select_layer(figure, 0)
     assert taps == [2, 0]
-    assert [int(source.data["layer"][i]) for i in source.selected.indices] == [0]
+    assert np.asarray(source.data["layer"])[source.selected.indices].tolist() == [0]
     select_layer(figure, None)
     assert taps == [2, 0] and source.selected.indices == []
 
@@ -135,8 +134,10 @@ def test_names_are_escaped_by_the_tooltip_and_long_ones_shortened() -> None:
     long.times[0] = LayerTime(0, "/a" * 500, 1.0, 1.0)
     figure = timeline_figure(long)
     assert len(bars_of(figure).data["name"][0]) == 200
-    for hover in figure.select({"type": HoverTool}):
-        assert not any("{safe}" in text for _, text in hover.tooltips)
+    hovers = [model for model in figure.references() if isinstance(model, HoverTool)]
+    assert hovers
+    for hover in hovers:
+        assert "{safe}" not in str(hover.tooltips)
 
 
 def test_types_beyond_the_palette_share_a_colour() -> None:

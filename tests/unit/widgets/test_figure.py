@@ -10,9 +10,10 @@ from typing import Any
 import bokeh
 import numpy as np
 import pytest
-from bokeh.core.serialization import Deserializer, Serialized
+from bokeh.core.serialization import Buffer, Deserializer, Serialized
+from bokeh.core.types import ID
 from bokeh.document import Document
-from bokeh.models import ColumnDataSource
+from bokeh.models import ColumnDataSource, Title
 from bokeh.plotting import figure
 
 from trt_lab.errors import UsageError
@@ -138,8 +139,10 @@ def test_a_change_in_the_browser_reaches_the_other_view(browser: Browser) -> Non
 
 def test_what_a_callback_changes_is_sent_to_all_views(browser: Browser) -> None:
     source = ColumnDataSource({"x": [1, 2], "y": [3, 4]})
+    title = Title(text="t")
     plot = plot_of(source)
-    source.selected.on_change("indices", lambda name, old, new: plot.title.update(text=f"chosen {new}"))
+    plot.add_layout(title, "above")
+    source.selected.on_change("indices", lambda name, old, new: title.update(text=f"chosen {new}"))
     browser.widget.set_figure(plot)
     browser.patch([changed(source.selected, "indices", [1])], generation=browser.item()["generation"])
     ((event, _),) = browser.events("figure.patched")
@@ -167,11 +170,15 @@ def test_a_patch_brings_another_copy_of_the_figure_to_the_same_state(browser: Br
     copy = Document.from_json(item["doc"] | {"roots": _inline(browser, item["doc"]["roots"])})
     source.data = {"x": np.arange(4.0), "y": np.arange(4.0)}
     event, arrays = browser.events("figure.patched")[-1]
-    buffers = [bokeh.core.serialization.Buffer(name, array.tobytes()) for name, array in arrays.items()]
-    patch = Serialized({"events": event["patch"]["events"]}, buffers)
+    buffers = [Buffer(ID(name), array.tobytes()) for name, array in arrays.items()]
+    patch: Any = Serialized({"events": event["patch"]["events"]}, buffers)
     assert Deserializer(list(copy.models)).deserialize(patch)["events"]
     copy.apply_json_patch(patch)
-    np.testing.assert_array_equal(copy.select_one({"name": "s"}).data["x"], np.arange(4.0))
+    np.testing.assert_array_equal(_named(copy, "s").data["x"], np.arange(4.0))
+
+
+def _named(document: Document, name: str) -> Any:
+    return document.select_one({"name": name})
 
 
 def _inline(browser: Browser, node: Any) -> Any:
@@ -238,13 +245,13 @@ def test_the_same_figure_in_two_widgets(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_figure_changed_by_another_thread_while_it_is_read(browser: Browser) -> None:
     source = ColumnDataSource({"x": np.zeros(50), "y": np.zeros(50)}, name="s")
     browser.widget.set_figure(plot_of(source))
-    failures: list[BaseException] = []
+    failures: list[Exception] = []
 
     def change() -> None:
         try:
             for value in range(50):
                 source.data = {"x": np.full(50, value), "y": np.full(50, value)}
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001 - handed to the test's own thread
             failures.append(error)
 
     thread = threading.Thread(target=change)

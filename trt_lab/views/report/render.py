@@ -76,8 +76,8 @@ def render_report(data: ReportData) -> str:
         pair_figures=[key for key in figures if key.startswith("tensor")],
         timeline_figures=[key for key in figures if key.startswith("timeline")],
         island=_island(figures),
-        bokeh=Markup(_bokeh_script()),  # noqa: S704 - BokehJS itself, from the installed package
-        tooltip_css=Markup(TOOLTIP_CSS),  # noqa: S704 - a constant of this package
+        bokeh=Markup(_bokeh_script()),  # BokehJS itself, from the installed package
+        tooltip_css=Markup(TOOLTIP_CSS),  # a constant of this package
         version=__version__,
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
@@ -106,7 +106,7 @@ def _island(figures: dict[str, UIElement]) -> Markup:
         (doc,) = docs.values()
         items.append({"element": key, "doc": doc, "themes": theme_table(figure)})
     text = json.dumps(items, allow_nan=False, separators=(",", ":"))
-    return Markup(text.replace("<", "\\u003c"))  # noqa: S704 - JSON without `<` cannot end its element
+    return Markup(text.replace("<", "\\u003c"))  # JSON without `<` cannot end its element
 
 
 def _bokeh_script() -> str:
