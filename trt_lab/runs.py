@@ -59,7 +59,7 @@ class Samples:
             if source < 1:
                 raise InputError(f"{source} samples: ask for at least one")
             made = make_samples(model, source, seed, {r.name: r.opt for r in shapes} or None)
-            return cls(tuple(made), f"{source} random, seed {seed}", seed, tuple(made.notes))
+            return cls(tuple(made), f"{source} random, seed {seed}", seed, made.notes)
         if isinstance(source, (str, PathLike)):
             return cls.given(model, read_samples(source), label=Path(source).name)
         if isinstance(source, Mapping):
@@ -131,7 +131,10 @@ def make_record(
         }
         try:
             outcome = job.result()
+        except KeyboardInterrupt:
+            job.cancel()
+            raise
         except BackendError as error:
-            write_record(path, outcome=None, failure=str(error), **facts)
+            write_record(path, outcome=None, failure=str(error), log=error.log, **facts)
             raise
         return write_record(path, outcome=outcome, **facts)

@@ -64,6 +64,8 @@ class Session:
         self._worker = Worker(executor) if executor is not None else default_worker()
         self._activity = Activity(lambda: self._notify("status"))
         self._adopt(model)
+        if executor is None:
+            self._worker.warm()
 
     # --- model ---------------------------------------------------------------------------
 
