@@ -140,6 +140,8 @@ class BuildOptions:
     device: int = 0
     more_profiles: tuple[tuple[ShapeRange, ...], ...] = ()
     """Further optimisation profiles, beside the one in `shapes`."""
+    shape_values: tuple[ShapeRange, ...] = ()
+    """Smallest, usual and largest values (not sizes) of inputs that hold shapes, such as that of a Reshape."""
     hardware_compatibility: str | None = None
     """TensorRT: `ampere_plus` or `same_compute_capability`; None for this GPU only."""
     version_compatible: bool = False

@@ -238,7 +238,9 @@ def test_every_type_of_input_and_output(lab: Lab) -> None:
 def test_shapes_as_inputs(lab: Lab) -> None:
     x = np.arange(12, dtype=np.float32).reshape(2, 6)
     feeds = [{"x": x, "sizes": np.array([3, 4], np.int64)}, {"x": x, "sizes": np.array([12, 1], np.int64)}]
-    engine = lab.run(models.reshape_by_input(), options(builder_level=1, profile_runs=0), feeds)
+    values = (ShapeRange("sizes", (1, 1), (3, 4), (12, 12)),)
+    chosen = options(builder_level=1, profile_runs=0, shape_values=values)
+    engine = lab.run(models.reshape_by_input(), chosen, feeds)
     assert [out["y"].shape for out in engine.outputs] == [(3, 4), (12, 1)]
     np.testing.assert_array_equal(engine.outputs[0]["y"], x.reshape(3, 4))
 

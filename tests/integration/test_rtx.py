@@ -309,3 +309,18 @@ def test_a_quantise_scale_of_zero_is_explained() -> None:
     model = small(nodes, [value("x", TensorProto.FLOAT, [3])], [value("y", TensorProto.FLOAT, [3])], *weights)
     with pytest.raises(BuildError, match="a quantise scale is 0 or negative; a channel whose weights are all 0"):
         build(model, options())
+
+
+def reshape_by_input() -> Model:
+    node = helper.make_node("Reshape", ["x", "sizes"], ["y"], name="reshape")
+    inputs = [value("x", TensorProto.FLOAT, [2, 6]), value("sizes", TensorProto.INT64, [2])]
+    return small([node], inputs, [value("y", TensorProto.FLOAT, [None, None])])
+
+
+def test_inputs_that_hold_shapes_need_their_values() -> None:
+    with pytest.raises(InputError, match="input 'sizes' holds a shape: TensorRT must know its smallest"):
+        build(reshape_by_input(), options())
+    values = (ShapeRange("sizes", (1, 1), (3, 4), (12, 12)),)
+    assert build(reshape_by_input(), options(shape_values=values)).layers
+    with pytest.raises(UsageError, match="shape_values: 'x' holds no shape"):
+        build(reshape_by_input(), options(shape_values=(*values, ShapeRange("x", (1,), (1,), (1,)))))

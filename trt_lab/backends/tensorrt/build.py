@@ -112,7 +112,7 @@ def serialize(
     )
     config, facts = make_config(library, builder, options, progress)
     _set_precision(library, network, config, prepared, options.plan, facts)
-    add_profiles(builder, config, network.network, prepared.profiles.ranges)
+    add_profiles(builder, config, network.network, prepared.profiles.ranges, options.shape_values)
     configure(config, facts)
     data = builder.build_serialized_network(network.network, config)
     if progress.stopped is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from trt_lab.backends.tensorrt.progress import BuildProgress
 from trt_lab.backends.tensorrt.versions import Library
-from trt_lab.errors import UsageError
+from trt_lab.errors import InputError, UsageError
 from trt_lab.types import BuildOptions, JsonValue, ShapeRange
 
 WORKSPACE_SHARE = 0.5
@@ -54,26 +54,51 @@ def set_workspace(library: Library, config: Any, asked: int | None, memory_bytes
     return {"workspace_bytes": limit, "workspace_share": round(limit / memory_bytes, 4) if memory_bytes else None}
 
 
-def add_profiles(builder: Any, config: Any, network: Any, ranges: Sequence[Mapping[str, ShapeRange]]) -> None:
-    """Adds one optimisation profile for each mapping.
+def add_profiles(
+    builder: Any, config: Any, network: Any, ranges: Sequence[Mapping[str, ShapeRange]], values: Sequence[ShapeRange]
+) -> None:
+    """Adds one optimisation profile for each mapping; one as well where inputs hold shapes.
+
+    Args:
+        ranges: Of the sizes, input → range.
+        values: Of the values of inputs that hold shapes.
 
     Raises:
-        UsageError: TensorRT does not take a range.
+        InputError: An input holds a shape and `values` does not tell which.
+        UsageError: TensorRT does not take a range, or `values` names another input.
     """
-    for number, profile_ranges in enumerate(ranges):
+    inputs = [network.get_input(i) for i in range(network.num_inputs)]
+    holders = [tensor for tensor in inputs if tensor.is_shape_tensor]
+    by_name = {r.name: r for r in values}
+    _check_values([t.name for t in holders], [t.name for t in inputs], by_name)
+    for number, profile_ranges in enumerate(ranges or ([{}] if holders else [])):
         profile = builder.create_optimization_profile()
-        for i in range(network.num_inputs):
-            tensor = network.get_input(i)
+        for tensor in inputs:
             found = profile_ranges.get(tensor.name)
-            if found is None or -1 not in tuple(tensor.shape):
-                continue
             try:
-                profile.set_shape(tensor.name, found.min, found.opt, found.max)
+                if found is not None and -1 in tuple(tensor.shape):
+                    profile.set_shape(tensor.name, found.min, found.opt, found.max)
+                if tensor.name in by_name:
+                    held = by_name[tensor.name]
+                    profile.set_shape_input(tensor.name, held.min, held.opt, held.max)
             except (TypeError, ValueError, RuntimeError) as error:
                 raise UsageError(
                     f"profile {number}, input '{tensor.name}': TensorRT refuses the range: {error}"
                 ) from error
         config.add_optimization_profile(profile)
+
+
+def _check_values(holders: Sequence[str], inputs: Sequence[str], given: Mapping[str, ShapeRange]) -> None:
+    missing = [name for name in holders if name not in given]
+    if missing:
+        raise InputError(
+            f"input '{missing[0]}' holds a shape: TensorRT must know its smallest, usual and largest values. "
+            f"Give shape_values=(ShapeRange('{missing[0]}', min, opt, max),)"
+        )
+    wrong = [name for name in given if name not in holders]
+    if wrong:
+        why = "holds no shape" if wrong[0] in inputs else "is no input"
+        raise UsageError(f"shape_values: '{wrong[0]}' {why}; take it out")
 
 
 def _set_level(config: Any, level: int) -> None:

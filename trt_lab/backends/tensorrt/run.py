@@ -13,6 +13,7 @@ from trt_lab.backends.base import Built, Feeds, Profile
 from trt_lab.backends.tensorrt.device import Device
 from trt_lab.backends.tensorrt.faults import explain_run
 from trt_lab.backends.tensorrt.log import BuildLog, collect, logger
+from trt_lab.backends.tensorrt.network import first_error
 from trt_lab.backends.tensorrt.tensors import byte_count, from_bytes, numpy_type, to_bytes
 from trt_lab.backends.tensorrt.trust import check_engine, load_engine
 from trt_lab.backends.tensorrt.versions import Library
@@ -156,7 +157,10 @@ class EngineRunner:
         for binding in self._bindings:
             if binding.is_input:
                 self._bind_input(binding, np.asarray(feeds[binding.name]), log)
-        missing = self._context.infer_shapes()
+        try:
+            missing = self._context.infer_shapes()
+        except RuntimeError as error:
+            raise InputError(f"the inputs do not fit each other: {first_error(log)}") from error
         if missing:
             raise InputError(
                 f"TensorRT cannot tell all sizes; shape or values of {', '.join(missing)} do not fit the engine"
