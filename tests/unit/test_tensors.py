@@ -120,9 +120,10 @@ def test_pickles_are_never_loaded(tmp_path: Path) -> None:
 
 def test_polygraphy_reads_ours_and_we_read_theirs(tmp_path: Path) -> None:
     runs = {"ort": [PLAIN, PLAIN]}
-    theirs = RunResults.load(str(write_polygraphy(tmp_path / "r.json", runs)))
+    theirs = load_json(str(write_polygraphy(tmp_path / "r.json", runs)))
+    assert isinstance(theirs, RunResults)
     assert theirs["ort"][1]["z"].tolist() == PLAIN["z"].tolist() and list(theirs["ort"][0]) == list(PLAIN)
-    theirs.save(str(tmp_path / "again.json"))
+    save_json(theirs, str(tmp_path / "again.json"))
     found = open_samples(tmp_path / "again.json", which="outputs")
     assert len(found) == 2 and found[1]["flags"].tolist() == [True, False] and list(found[0]) == list(PLAIN)
     inputs = load_json(str(write_polygraphy_inputs(tmp_path / "i.json", [PLAIN])))

@@ -121,7 +121,7 @@ def write_record(
             outcome=OutcomeMeta() if outcome is not None else OutcomeMeta(state="failed", message=failure),
             model=origin,
             seed=seed,
-            probes=dict(probed.outputs) if probed is not None else {},
+            probes={str(t): name for t, name in probed.outputs.items()} if probed is not None else {},
             output_names=tuple(names),
             samples=count,
             build_s=result.build_s if outcome is not None else None,

@@ -11,6 +11,7 @@ from trt_lab.compare.observer import hidden_tensors, nearest_safe, observe, safe
 from trt_lab.engine_json import read_engine_json
 from trt_lab.engine_nodes import NodeIndex
 from trt_lab.graph import GraphView
+from trt_lab.model import Model
 from trt_lab.types import LayerInfo, LayerTensor, NodeId, TensorId
 from trt_lab.zoo import get
 
@@ -24,8 +25,6 @@ def engine(name: str, index: NodeIndex | None = None) -> tuple[LayerInfo, ...]:
 
 @pytest.fixture(scope="module")
 def l2norm(shared: Path) -> GraphView:
-    from trt_lab.model import Model
-
     return GraphView.of(Model.load(shared / "trt_records" / "l2norm_overflow.onnx"))
 
 
@@ -95,7 +94,7 @@ def test_layers_of_the_probe_itself_do_not_count() -> None:
 
 def test_each_probe_is_judged_where_the_change_can_be_traced() -> None:
     view = GraphView.of(get("clean_cnn").model)
-    first, second = (info for info in view.nodes.values() if info.op_type == "Conv")
+    first, second, *_ = (info for info in view.nodes.values() if info.op_type == "Conv")
     relu = next(view.nodes[n] for n in view.successors(first.id))
     clean = [layer(0, first.id, relu.id, out="x"), layer(1, second.id)]
     probed = [layer(0, first.id, out="w"), layer(1, relu.id, out="x"), layer(2, second.id)]

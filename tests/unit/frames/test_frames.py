@@ -39,7 +39,7 @@ def test_columns_are_declared_even_when_empty() -> None:
 def test_layers() -> None:
     frame = layers_frame(FAKE)
     assert frame["nodes"].tolist() == [("a", "b"), ()] and frame["inputs"][0] == ("x",)
-    assert frame["node_count"].isna().tolist() == [False, True] and frame["stream"].isna().all()
+    assert frame["node_count"].isna().tolist() == [False, True] and frame["stream"].isna().tolist() == [True, True]
 
 
 def test_times() -> None:

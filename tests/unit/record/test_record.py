@@ -17,7 +17,17 @@ from trt_lab.errors import RecordError
 from trt_lab.model import Model
 from trt_lab.record import Record, is_record, write_record
 from trt_lab.tensors import write_samples
-from trt_lab.types import BuildOptions, LayerInfo, LayerTensor, LayerTime, LogLine, NodeId, PrecisionPlan, ShapeRange
+from trt_lab.types import (
+    BuildOptions,
+    LayerInfo,
+    LayerTensor,
+    LayerTime,
+    LogLine,
+    NodeId,
+    PrecisionPlan,
+    ShapeRange,
+    TensorId,
+)
 from trt_lab.zoo import get
 
 OPTIONS = BuildOptions(
@@ -49,7 +59,7 @@ class Probes:
 
     def __init__(self, model: Model, **outputs: str) -> None:
         self.model = model
-        self.outputs = outputs
+        self.outputs = {TensorId(tensor): name for tensor, name in outputs.items()}
 
 
 @pytest.fixture(scope="module")
