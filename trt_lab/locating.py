@@ -53,7 +53,7 @@ def locate(
         return diff(run(plain, kept, "engine", folder), golden).restricted(view.outputs)
 
     before = build((), None)
-    errors, source, region, after = (), None, None, None
+    errors, source, pair, region, after = (), None, None, None, None
     with tempfile.TemporaryDirectory(prefix="trt-lab-") as scratch:
         folder = Path(scratch)
         if before.verdict != "same":
@@ -63,8 +63,13 @@ def locate(
             reference = run(everything, exact, "reference", folder)
             on_progress(Progress("locate", 0.3, f"all tensors in {options.plan.default}"))
             engine = run(everything, options, "engine", folder)
-            errors = tensor_errors(view, diff(engine, reference).tensors)
+            everywhere = diff(engine, reference)
+            errors = tensor_errors(view, everywhere.tensors)
             source = find_source(view, errors)
+            if source is not None:
+                sample = everywhere.comparison.stats(source.tensor).sample
+                golden_array, engine_array = everywhere.pair(source.tensor, sample)
+                pair = (golden_array.copy(), engine_array.copy())  # their files go with the folder
         if source is not None:
             tried = 0
 
@@ -89,4 +94,5 @@ def locate(
         engine_builds=0,
         emulated=True,
         seconds=time.monotonic() - started,
+        source_pair=pair,
     )

@@ -155,6 +155,7 @@ class Finding:
         source: First node whose error is large while its inputs are good.
         region: What must stay in FP32 and all that was tried.
         errors: Accumulated error of every tensor, in graph order.
+        source_pair: Golden and engine arrays of the source's tensor, on its worst sample.
         engine_builds: Engines built to prove it; the search itself ran on the CPU.
         emulated: The numbers are a prediction by emulation on the CPU, not those of a GPU engine.
     """
@@ -169,6 +170,7 @@ class Finding:
     engine_builds: int
     emulated: bool
     seconds: float
+    source_pair: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def keep_fp32(self) -> tuple[NodeId, ...]:

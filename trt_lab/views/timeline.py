@@ -22,6 +22,9 @@ SOURCE = "layers"
 LANE_HEIGHT = 38
 MARGIN = 92
 MAX_HEIGHT = 640
+NARROW = 620
+"""Width for which labels are cut, in pixels: half a laptop's screen, so that they fit wider ones too."""
+
 _CHARACTER = 6.2
 """Mean width of a character of the labels, in pixels."""
 
@@ -210,7 +213,7 @@ class _View:
         rows = [
             self._row(int(f), int(n), float(busy)) for f, n, busy in zip(first, groups.count, groups.busy, strict=True)
         ]
-        room = (groups.right - groups.left) / width * PIXELS
+        room = (groups.right - groups.left) / width * NARROW
         names = [row["name"] for row in rows]
         labels = [_fit(name, pixels) for name, pixels in zip(names, room.tolist(), strict=True)]
         return {

@@ -46,7 +46,7 @@ def report_data(session: Session, finding: Finding) -> ReportData:
         cause=_cause(finding),
         outcomes=outcomes,
         tensors=rows or [TensorRow(stats) for stats in before.tensors],
-        pairs=[*_source_pair(session, finding), *_pairs(before, "output")][:PAIRS],
+        pairs=[*_source_pair(finding), *_pairs(before, "output")][:PAIRS],
         records=_timed([engine]),
         log=_log([engine, before.engine]),
         code=session.code,
@@ -174,17 +174,13 @@ def _pair(diff: Diff, stats: TensorStats, role: str) -> TensorPair | None:
     return TensorPair(stats, role, golden, engine)
 
 
-def _source_pair(session: Session, finding: Finding) -> list[TensorPair]:
-    """The source tensor on both sides, where an engine of the session was built with a probe on it."""
-    if finding.source is None or session.reference is None:
+def _source_pair(finding: Finding) -> list[TensorPair]:
+    """The source's tensor on both sides."""
+    source = finding.source
+    if source is None or finding.source_pair is None:
         return []
-    tensor = finding.source.tensor
-    for record in reversed(session.records):
-        if tensor in record.probes and tensor in session.reference.probes:
-            diff = session.compare(record)
-            found = _pair(diff, diff.comparison.stats(tensor), "source")
-            return [] if found is None else [found]
-    return []
+    stats = next(error.stats for error in finding.errors if error.tensor == source.tensor)
+    return [TensorPair(stats, "source", *finding.source_pair)]
 
 
 def _timed(records: Iterable[Record]) -> list[Record]:
