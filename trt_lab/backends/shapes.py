@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from trt_lab.errors import InputError, UsageError
 from trt_lab.graph import GraphView
 from trt_lab.model import Model
-from trt_lab.types import BuildOptions, Dim, Shape, ShapeRange
+from trt_lab.types import BuildOptions, Dim, NodeId, Shape, ShapeRange
 
+_WINDOWED = ("Conv", "MaxPool", "AveragePool", "LpPool")
 _NO_NAME = re.compile(r"^\W*$")
 _IMAGE_SIDE, _OTHER_SIZE, _LARGEST_BATCH = 224, 64, 8
 
@@ -35,7 +36,7 @@ def resolve_profiles(model: Model, options: BuildOptions) -> Profiles:
 
     Raises:
         UsageError: A range names no input, has the wrong rank, changes a fixed size, is not min ≤ opt ≤ max,
-            or contradicts another of an axis of the same name; a node would get a negative size at min.
+            or contradicts another of an axis of the same name; a window is larger than its input at min.
         InputError: An input has unknown sizes and no range (a proposal is in the message), or a size of 0.
     """
     named, notes = name_axes(model, zeros={r.name for r in options.shapes})
@@ -83,26 +84,32 @@ def name_axes(model: Model, zeros: Collection[str] = ()) -> tuple[Model, tuple[s
     Args:
         zeros: Inputs whose axes of size 0 mean "any size" and are named as well.
     """
-    shapes = input_shapes(model)
-    names = [str(d) for shape in shapes.values() for d in shape or () if isinstance(d, str)]
+    names = [d for value in model.ir.graph.inputs for d in map(_axis_name, value.shape or ()) if d is not None]
     blank = {name for name in names if _NO_NAME.match(name)}
+    shapes = input_shapes(model)
     if not any(names.count(name) > 1 for name in blank) and not any(0 in (shapes.get(n) or ()) for n in zeros):
         return model, ()
     copy = model.clone_ir()
     done = []
     for value in copy.graph.inputs:
         for axis, size in enumerate(value.shape or ()):
-            if str(getattr(size, "value", size)) in blank or (size == 0 and value.name in zeros):
+            if _axis_name(size) in blank or (size == 0 and value.name in zeros):
                 value.shape[axis] = f"{_word(value.name)}_axis{axis}"  # pyright: ignore[reportOptionalSubscript] (looped over)
                 done.append(f"{value.name} axis {axis}")
     for graph in copy.graphs():
         for node in graph:
             for value in node.outputs:
                 for axis, size in enumerate(value.shape or ()):
-                    if str(getattr(size, "value", size)) in blank:
+                    if _axis_name(size) in blank:
                         value.shape[axis] = None  # pyright: ignore[reportOptionalSubscript] (looped over)
     note = f"axes without a name of their own named apart on a copy: {', '.join(done)}"
     return Model.from_ir(copy, path=model.path, notes=model.notes), (note,)
+
+
+def _axis_name(size: object) -> str | None:
+    """Name of a symbolic size of the file, `?` included; None for a number and for no name at all."""
+    name = getattr(size, "value", size)
+    return name if isinstance(name, str) else None
 
 
 def _word(name: str | None) -> str:
@@ -211,9 +218,7 @@ def _check_same_names(shapes: Mapping[str, Shape | None], ranges: Sequence[Mappi
 
 
 def _check_smallest(model: Model, profile: Mapping[str, ShapeRange], number: int | None) -> None:
-    """Infers all shapes at min and refuses a negative size, naming the node."""
-    if all(r.min == r.max for r in profile.values()) and not any(_unknown(s) for s in input_shapes(model).values()):
-        return
+    """Infers all shapes at min and refuses a window (of a Conv or a pool) larger than what it slides over."""
     copy = model.clone_ir()
     for value in copy.graph.inputs:
         found = profile.get(value.name or "")
@@ -224,18 +229,37 @@ def _check_smallest(model: Model, profile: Mapping[str, ShapeRange], number: int
         for value in node.outputs:
             if not value.is_graph_output():
                 value.shape = None
-    before, view = GraphView.of(model), GraphView.of(Model.from_ir(copy, path=model.path))
+    view = GraphView.of(Model.from_ir(copy, path=model.path))
     where = "" if number is None else f"profile {number}: "
     for node in view.graphs[""].nodes:
-        for tensor in view.nodes[node].outputs:
-            shape = view.tensors[tensor].shape if tensor else None
-            if _has_negative(shape) and not _has_negative(before.tensors[tensor].shape if tensor else None):
+        for axis, size, window in _windows(view, node):
+            if size < window:
                 sizes = ", ".join(f"{r.name} {_x(r.min)}" for r in profile.values())
                 raise UsageError(
-                    f"{where}at min ({sizes}) node '{node}' ({view.nodes[node].op_type}) would make a tensor of "
-                    f"shape ({_shape_text(shape)}): min is too small for it; raise min"
+                    f"{where}at min ({sizes}) node '{node}' ({view.nodes[node].op_type}) has a window of {window} on "
+                    f"axis {axis} of size {size} (padding counted): min is too small for it; raise min"
                 )
 
 
-def _has_negative(shape: Shape | None) -> bool:
-    return any(isinstance(size, int) and size < 0 for size in shape or ())
+def _windows(view: GraphView, node_id: NodeId) -> list[tuple[int, int, int]]:
+    """Axis, padded size and extent of the window for each spatial axis whose size is known; ONNX's Conv and pools."""
+    node = view.nodes[node_id]
+    if node.op_type not in _WINDOWED or node.domain or node.inputs[0] is None:
+        return []
+    attributes = view.ir_node(node_id).attributes
+    if "auto_pad" in attributes and attributes["auto_pad"].as_string() not in ("", "NOTSET", "VALID"):
+        return []
+    shape = view.tensors[node.inputs[0]].shape
+    weights = view.tensors[node.inputs[1]].shape if len(node.inputs) > 1 and node.inputs[1] else None
+    kernel = attributes["kernel_shape"].as_ints() if "kernel_shape" in attributes else (weights or ())[2:]
+    if shape is None or len(shape) != len(kernel) + 2:
+        return []
+    count = len(kernel)
+    pads = attributes["pads"].as_ints() if "pads" in attributes else [0] * (2 * count)
+    dilations = attributes["dilations"].as_ints() if "dilations" in attributes else [1] * count
+    found = []
+    for i, (width, step) in enumerate(zip(kernel, dilations, strict=True)):
+        size = shape[i + 2]
+        if isinstance(size, int) and isinstance(width, int):
+            found.append((i + 2, size + pads[i] + pads[i + count], (width - 1) * step + 1))
+    return found

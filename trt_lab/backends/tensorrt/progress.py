@@ -74,7 +74,7 @@ class BuildProgress:
             return
         try:
             self._on_progress(Progress("build", self.fraction(), name))
-        except BaseException as error:  # must not pass through TensorRT's C++ frames; the caller raises it
+        except BaseException as error:  # noqa: BLE001 (must not pass through TensorRT's C++ frames; the caller raises it)
             self.stopped = error
 
 
