@@ -5,6 +5,7 @@ export const KERNEL_GONE = "Kernel gone: run the cell again.";
 export const KERNEL_SILENT = "No answer from the kernel: it is busy, or gone. If it is gone, run the cell again.";
 
 const PATIENCE = 8_000;
+const BLINK = 500;
 
 /** The part of an anywidget model that tells about its kernel. */
 export interface LiveModel {
@@ -34,7 +35,7 @@ export function watchKernel(
   show: (text: string) => void,
 ): void {
   let asked = 0;
-  const ask = async (): Promise<void> => {
+  const ask = async (unanswered: string, patience: number): Promise<void> => {
     const mine = ++asked;
     const tell = (text: string): void => {
       if (mine === asked && !signal.aborted) show(text);
@@ -43,7 +44,7 @@ export function watchKernel(
       tell(KERNEL_GONE);
       return;
     }
-    const timer = setTimeout(() => tell(KERNEL_SILENT), PATIENCE);
+    const timer = setTimeout(() => tell(unanswered), patience);
     signal.addEventListener("abort", () => clearTimeout(timer));
     try {
       await channel.request("ping", {}, { signal, timeout: null });
@@ -54,8 +55,9 @@ export function watchKernel(
       clearTimeout(timer);
     }
   };
-  const again = (): void => void ask();
+  // The comm of a live widget changes state when its kernel goes.
+  const again = (): void => void ask(KERNEL_GONE, BLINK);
   model.on("comm_live_update", again);
   signal.addEventListener("abort", () => model.off("comm_live_update", again));
-  again();
+  void ask(KERNEL_SILENT, PATIENCE);
 }

@@ -24,7 +24,7 @@ const fitted = new Map<string, string>();
 const MAX_FITTED = 20_000;
 
 /** `text` shortened in the middle until it fits into `room` in the context's font. */
-function fit(context: CanvasRenderingContext2D, text: string, room: number): string {
+function fitText(context: CanvasRenderingContext2D, text: string, room: number): string {
   const key = `${context.font}|${Math.round(room)}|${text}`;
   const known = fitted.get(key);
   if (known !== undefined) return known;
@@ -110,7 +110,7 @@ function drawContainer(context: CanvasRenderingContext2D, item: Item, camera: Ca
   context.textAlign = "left";
   context.textBaseline = "middle";
   context.fillStyle = theme.text;
-  context.fillText(fit(context, `▾ ${item.label}  (${item.count})`, item.w - 16), item.x + 8, item.y + HEADER / 2);
+  context.fillText(fitText(context, `▾ ${item.label}  (${item.count})`, item.w - 16), item.x + 8, item.y + HEADER / 2);
 }
 
 function trace(context: CanvasRenderingContext2D, edge: Edge, straight: boolean): void {
@@ -260,11 +260,11 @@ function drawText(
   context.fillStyle = colours.text;
   const middle = item.y + item.h / 2;
   const two = detail !== "" && item.h >= 30;
-  context.fillText(fit(context, item.label, room), left, two ? middle - 7 : middle + 0.5);
+  context.fillText(fitText(context, item.label, room), left, two ? middle - 7 : middle + 0.5);
   if (!two) return;
   context.font = `${FONT - 1.5}px ${theme.font}`;
   context.fillStyle = colours.faint;
-  context.fillText(fit(context, detail, room), left, middle + 8);
+  context.fillText(fitText(context, detail, room), left, middle + 8);
 }
 
 /** Pin of a probe, "32" of a node kept in FP32, sign of the verdict. */
@@ -328,7 +328,7 @@ function drawPortal(context: CanvasRenderingContext2D, item: Item, camera: Camer
   context.textAlign = "left";
   context.textBaseline = "middle";
   context.fillStyle = theme.text;
-  context.fillText(fit(context, item.label, item.w - 15), item.x + 5, item.y + item.h / 2 + 0.5);
+  context.fillText(fitText(context, item.label, item.w - 15), item.x + 5, item.y + item.h / 2 + 0.5);
 }
 
 function drawSelection(

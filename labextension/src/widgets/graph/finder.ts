@@ -29,6 +29,10 @@ export class Finder {
   readonly element = h("div", { class: "trt-finder" }, this.input, this.#list);
   #hits: Hit[] = [];
   #active = 0;
+  /** What `#hits` answers. */
+  #answered = "";
+  /** Enter was pressed before the results came. */
+  #eager = false;
   #asking = new AbortController();
 
   constructor(
@@ -54,6 +58,7 @@ export class Finder {
     this.#asking = new AbortController();
     const { signal } = this.#asking;
     const query = this.input.value.trim();
+    this.#eager = false;
     if (!query) {
       this.#close();
       return;
@@ -64,6 +69,12 @@ export class Finder {
       const { data } = await this.channel.request("graph.search", { query, limit: 50 }, { signal });
       this.#hits = data.hits;
       this.#active = 0;
+      this.#answered = query;
+      const first = data.hits[0];
+      if (this.#eager && first) {
+        this.#take(first);
+        return;
+      }
       this.#show(data.hits.length === 0 ? `Nothing matches “${query}”.` : "");
     } catch (error) {
       if (isAbort(error)) return;
@@ -124,8 +135,9 @@ export class Finder {
       this.#close();
       this.input.value = "";
       this.leave();
-    } else if (event.key === "Enter" && hit && !this.#list.hidden) {
-      this.#take(hit);
+    } else if (event.key === "Enter") {
+      if (hit && this.#answered === this.input.value.trim()) this.#take(hit);
+      else this.#eager = true;
     } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       const step = event.key === "ArrowDown" ? 1 : -1;
       this.#active = Math.max(0, Math.min(this.#hits.length - 1, this.#active + step));

@@ -4,7 +4,7 @@ import type { Camera, Point } from "./camera";
 export interface Gestures {
   hover(at: Point | null): void;
   choose(at: Point): void;
-  activate(at: Point): void;
+  activate(): void;
   moved(): void;
   key(event: KeyboardEvent): boolean;
 }
@@ -18,7 +18,7 @@ export function listen(stage: HTMLElement, camera: Camera, gestures: Gestures, s
     return { x: event.clientX - box.left - stage.clientLeft, y: event.clientY - box.top - stage.clientTop };
   };
   drag(stage, camera, gestures, at, signal);
-  stage.addEventListener("dblclick", (event) => gestures.activate(at(event)), { signal });
+  stage.addEventListener("dblclick", () => gestures.activate(), { signal });
   stage.addEventListener(
     "wheel",
     (event) => {
@@ -101,8 +101,16 @@ function drag(
   const end = (event: PointerEvent): void => {
     if (!fingers.delete(event.pointerId)) return;
     stage.classList.remove("trt-dragging");
-    if (event.type === "pointerup" && !moved && fingers.size === 0) gestures.choose(at(event));
   };
+  stage.addEventListener(
+    "click",
+    (event) => {
+      // The second press of a double click (detail 2) chooses nothing new.
+      if (!moved && start && event.detail === 1) gestures.choose(at(event));
+      start = null;
+    },
+    { signal },
+  );
   stage.addEventListener("pointerup", end, { signal });
   stage.addEventListener("pointercancel", end, { signal });
   stage.addEventListener("pointerleave", () => gestures.hover(null), { signal });

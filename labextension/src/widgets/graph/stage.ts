@@ -11,7 +11,7 @@ import { type GraphScene, type Item, Paints } from "./scene";
 
 export interface StageActions {
   choose(at: Point): void;
-  activate(at: Point): void;
+  activate(): void;
   key(event: KeyboardEvent): boolean;
 }
 

@@ -48,6 +48,8 @@ export class GraphView {
   readonly #kernel = h("div", { class: "trt-kernel", role: "alert", hidden: true });
   #scene: GraphScene | null = null;
   #selected = "";
+  /** What a double click opens, even if the card has moved the graph between its presses. */
+  #pressed: Item | null = null;
   #loading = new AbortController();
   #colouring = new AbortController();
   #carding = new AbortController();
@@ -60,7 +62,7 @@ export class GraphView {
     this.#stage = new Stage(
       {
         choose: (at) => this.#chooseAt(at),
-        activate: (at) => this.#activate(this.#itemAt(at)),
+        activate: () => this.#activate(this.#pressed),
         key: (event) => this.#key(event),
       },
       signal,
@@ -309,6 +311,7 @@ export class GraphView {
 
   #chooseAt(at: Point): void {
     const item = this.#itemAt(at);
+    this.#pressed = item;
     if (item?.kind === "portal" && item.peer) {
       this.#select(item.peer);
       this.#stage.reveal(item.peer);
