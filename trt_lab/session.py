@@ -22,6 +22,7 @@ from trt_lab.backends.worker import Worker, default_worker
 from trt_lab.compare.sides import compare_sides, open_side
 from trt_lab.edit.probe import Probed, add_probes
 from trt_lab.errors import UsageError
+from trt_lab.events import Events
 from trt_lab.graph.view import GraphView
 from trt_lab.history import History
 from trt_lab.locating import locate
@@ -59,7 +60,7 @@ class Session:
         self, model: ModelSource, *, records: str | Path | None = None, executor: Executor | None = None
     ) -> None:
         self._lock = RLock()
-        self._observers: list[Callable[[Change], None]] = []
+        self._events: Events[Change] = Events()
         self._records_root = Path(records) if records is not None else None
         self._worker = Worker(executor) if executor is not None else default_worker()
         self._activity = Activity(lambda: self._notify("status"))
@@ -454,13 +455,7 @@ class Session:
 
     def observe(self, callback: Callable[[Change], None]) -> Callable[[], None]:
         """Calls `callback` with what changed, in the thread that changed it. Returns a function that ends it."""
-        self._observers.append(callback)
-
-        def stop() -> None:
-            if callback in self._observers:
-                self._observers.remove(callback)
-
-        return stop
+        return self._events.observe(callback)
 
     def __repr__(self) -> str:
         plan = self._options.plan
@@ -493,10 +488,9 @@ class Session:
         )
 
     def _notify(self, change: Change) -> None:
-        for callback in tuple(self._observers):
-            callback(change)
+        self._events.tell(change)
         if change not in ("status", "code"):
-            self._notify("code")
+            self._events.tell("code")
 
 
 def _opening_line(source: ModelSource, model: Model) -> str:

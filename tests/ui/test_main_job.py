@@ -33,11 +33,21 @@ def click_node(page: Page, panel: Locator, node: str) -> None:
     graph = panel.locator(".trt-graph")
     search = panel.get_by_role("combobox", name="Search")
     search.fill(node)
-    panel.get_by_role("option").first.click()
+    panel.locator(".trt-hits").get_by_role("option").first.click()
+    expect(panel.locator(".trt-card")).to_be_visible()  # the card takes its place before the node is looked for
     place = page.wait_for_function(
-        "([graph, id]) => graph.locate(id)", arg=[graph.element_handle(), node], timeout=20_000
+        """([graph, id]) => {
+          const at = graph.locate(id);
+          const before = graph.dataset.lastPlace;
+          graph.dataset.lastPlace = JSON.stringify(at);
+          return at && before === graph.dataset.lastPlace ? at : null;
+        }""",
+        arg=[graph.element_handle(), node],
+        polling=200,
+        timeout=20_000,
     ).json_value()
     page.mouse.click(place["x"], place["y"])
+    expect(panel.locator(".trt-card")).to_contain_text(node)
 
 
 def probe_and_build(page: Page, panel: Locator, tensor: str) -> None:

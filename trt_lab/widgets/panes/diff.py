@@ -28,8 +28,8 @@ WORST_COLUMNS = (
     Column(name="index", label="index"),
     Column(name="golden", label="golden", format="figure"),
     Column(name="engine", label="engine", format="figure"),
-    Column(name="abs_err", label="abs", format="figure", help="|engine − golden|"),
-    Column(name="rel_err", label="rel", format="figure", help="|engine − golden| / |golden|"),
+    Column(name="abs", label="abs", format="figure", help="|engine − golden|"),
+    Column(name="rel", label="rel", format="figure", help="|engine − golden| / |golden|"),
 )
 WORST_COUNT = 20
 
@@ -146,8 +146,8 @@ class DiffPane(ui.VBox):
             index=[str(list(w.index)) for w in worst],
             golden=[w.golden for w in worst],
             engine=[w.engine for w in worst],
-            abs_err=[w.abs_err for w in worst],
-            rel_err=[w.rel_err for w in worst],
+            abs=[w.abs for w in worst],
+            rel=[w.rel for w in worst],
         )
 
 
