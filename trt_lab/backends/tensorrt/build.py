@@ -10,7 +10,7 @@ from typing import Any
 from trt_lab.backends.shapes import Profiles, resolve_profiles
 from trt_lab.backends.tensorrt.config import add_profiles, make_config
 from trt_lab.backends.tensorrt.constraints import check_precision, constrain, report_constraints
-from trt_lab.backends.tensorrt.faults import explain_build
+from trt_lab.backends.tensorrt.faults import RESOURCE_WORD, explain_build
 from trt_lab.backends.tensorrt.log import BuildLog, logger
 from trt_lab.backends.tensorrt.network import Network, parse, refuse_early
 from trt_lab.backends.tensorrt.progress import BuildProgress
@@ -191,6 +191,8 @@ def _make_builder(library: Library, log: BuildLog) -> Any:
     try:
         builder = library.module.Builder(logger(library))
     except (TypeError, RuntimeError, ValueError) as error:
+        if RESOURCE_WORD in " ".join(log.errors()):
+            raise BuildError(explain_build("", library.title, log)) from error
         said = " ".join((log.errors() or [str(error)])[0].split())[:300]
         raise BackendUnavailableError(
             f"{library.title} cannot make a builder: {said}. It needs an NVIDIA driver and GPU."

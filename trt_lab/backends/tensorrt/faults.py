@@ -7,7 +7,10 @@ import re
 from trt_lab.backends.tensorrt.log import BuildLog
 from trt_lab.backends.tensorrt.network import first_error
 
-_RESOURCE = re.compile(r"(\S*builder_resource\S*)")
+RESOURCE_WORD = "builder_resource"
+"""In the names of the libraries that hold the kernels."""
+
+_RESOURCE = re.compile(rf"(\S*{RESOURCE_WORD}\S*)")
 _NO_KERNEL = re.compile(
     r"(?:find any implementation for node|no implementation for) (\{.+?\}|.+?)(?=\.\s|\.?\)|\.?$| due)"
 )
