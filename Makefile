@@ -78,13 +78,13 @@ define install
 	@touch $@
 endef
 
-$(STAMPS)/install: pyproject.toml $(STAMPS)/front
+$(STAMPS)/install: pyproject.toml | $(STAMPS)/front
 	$(call install,.)
 
-$(STAMPS)/dev: pyproject.toml $(STAMPS)/front
+$(STAMPS)/dev: pyproject.toml | $(STAMPS)/front
 	$(call install,.[dev])
 	@touch $(STAMPS)/install
 
-$(STAMPS)/chromium: $(STAMPS)/dev
+$(STAMPS)/chromium: | $(STAMPS)/dev
 	@sh tests/ui/get_chromium.sh "$(BIN)/python"
 	@touch $@
