@@ -247,7 +247,7 @@ def _maps(tile: Tile, axes: Axes, chosen: tuple[int, ...], worst: tuple[int, int
     plots: list[UIElement | None] = []
     for key, mapper in (("golden", values), ("engine", values), ("difference", differences)):
         plot = figure(
-            title=key if key != "difference" else "difference (engine − golden)",
+            title="engine − golden" if key == "difference" else key,
             x_range=x_range,
             y_range=y_range,
             height=HEIGHT,

@@ -120,7 +120,7 @@ def _values_plot(strip: Strip, source: ColumnDataSource, x_range: Range1d):
 
 
 def _difference_plot(strip: Strip, source: ColumnDataSource, x_range: Range1d):
-    plot = _plot("difference (engine − golden)", 150, x_range)
+    plot = _plot("engine − golden", 150, x_range)
     finite = np.abs(strip.difference[np.isfinite(strip.difference)])
     limit = float(finite.max()) * 1.25 if finite.size and finite.max() > 0 else 1.0
     plot.y_range = Range1d(start=-limit, end=limit)

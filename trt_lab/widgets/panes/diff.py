@@ -7,7 +7,7 @@ from collections.abc import Callable
 import ipywidgets as ui
 
 from trt_lab.errors import TrtLabError
-from trt_lab.results import Diff, summarize
+from trt_lab.results import Diff
 from trt_lab.views.diff import default_slice, diff_figure
 from trt_lab.views.histogram import histogram_figure
 from trt_lab.views.tiles import axes_of
@@ -134,7 +134,7 @@ class DiffPane(ui.VBox):
             golden, engine = self._arrays()
             stats = diff.stats(self._shown, self.sample.value)
             chosen = tuple(slider.value for slider in self.sliders.children)
-            self.heading.value = line(f"{self._shown} · {summarize(stats)}", strong=True)
+            self.heading.value = ""
             self.figure.set_figure(diff_figure(golden, engine, name=self._shown, stats=stats, slice=chosen or None))
             self.histogram.set_figure(histogram_figure(golden, engine, name=self._shown))
             worst = worst_elements(golden, engine, WORST_COUNT) if golden.shape == engine.shape else ()
