@@ -99,8 +99,9 @@ def serialize(
         CancelledError: `on_progress` said so.
     """
     progress = BuildProgress(library, on_progress)
-    started = time.perf_counter()
+    opened = time.perf_counter()
     builder = _make_builder(library, log)
+    started = time.perf_counter()
     on_progress(Progress("parse", 0.0, "parsing the model"))
     network = parse(
         library,
@@ -124,6 +125,7 @@ def serialize(
     seconds = time.perf_counter() - started
     facts |= {
         "version": library.version,
+        "builder_s": round(started - opened, 3),
         "strongly_typed": prepared.strongly_typed,
         "network_layers": int(network.network.num_layers),
         "engine_bytes": int(data.nbytes),
