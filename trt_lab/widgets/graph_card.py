@@ -69,8 +69,8 @@ def _node_card(view: GraphView, node: NodeInfo, known: Known) -> Card:
     if node.scope:
         facts.append(CardFact(name="scope", value=node.scope))
     outputs = [_tensor(view, tensor, known, ends="consumers") for tensor in node.outputs if tensor is not None]
-    inputs = [_tensor(view, tensor, known, ends="producer") for tensor in node.inputs if tensor is not None]
-    captured = [_tensor(view, tensor, known, ends="producer") for tensor in node.captures if tensor not in node.inputs]
+    read = dict.fromkeys(tensor for tensor in (*node.inputs, *node.captures) if tensor is not None)
+    inputs = [_tensor(view, tensor, known, ends="producer") for tensor in read]
     return Card(
         id=node.id,
         what="node",
@@ -78,7 +78,7 @@ def _node_card(view: GraphView, node: NodeInfo, known: Known) -> Card:
         subtitle=node.id,
         made_up=not node.name,
         facts=facts,
-        inputs=inputs + captured,
+        inputs=inputs,
         outputs=outputs,
         layers=list(known.layers.get(node.id, ())),
         nested=[crumbs_to(view, path)[-1] for path in node.subgraphs],

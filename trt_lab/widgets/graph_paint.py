@@ -11,7 +11,6 @@ import numpy as np
 from trt_lab.graph.layout import KINDS, Layout
 from trt_lab.graph.view import GraphView
 from trt_lab.types import LayerInfo, NodeId, TensorId, TensorStats
-from trt_lab.widgets.graph_card import figure_of
 from trt_lab.widgets.graph_scene import OP_CLASSES, op_class
 from trt_lab.wire import MARKS, ColourBy, Colours, LegendEntry
 
@@ -120,23 +119,29 @@ def _by_error(view: GraphView, layout: Layout, sheet: _Sheet, stats: Mapping[str
     if not stats:
         sheet.missing = "No diff yet: press Build."
         return
-    finite = [entry.max_abs for entry in stats.values() if entry.max_abs is not None and entry.max_abs > 0]
-    low, high = (min(finite), max(finite)) if finite else (1e-6, 1.0)
-    low = max(low, high * 1e-8)
-    span = math.log10(high / low) if high > low else 1.0
+    finite = [entry.max_abs for entry in stats.values() if entry.max_abs]
+    high = max(finite, default=1.0)
+    low = max(min(finite, default=high), high * 1e-8)
+    if low > high / 10:
+        low = high / 1000
     for tensor, entry in stats.items():
         if entry.nan_only_a or entry.inf_mismatch:
             level = 1.0
         elif entry.max_abs is None:
             continue
         else:
-            level = (
-                max(0.0, math.log10(max(entry.max_abs, low) / low) / span) if high > low else float(entry.max_abs > 0)
-            )
+            level = math.log(max(entry.max_abs, low) / low) / math.log(high / low)
         for index in _boxes_of_tensor(view, layout, tensor):
             if not level < sheet.level[index]:
-                sheet.level[index], sheet.figures[index] = level, figure_of(entry)
-    sheet.scale = (f"max abs {low:.1g}", f"{high:.1g}")
+                sheet.level[index], sheet.figures[index] = level, _short_figure(entry)
+    sheet.scale = (f"max abs ≤ {low:.1g}", f"{high:.2g}")
+
+
+def _short_figure(stats: TensorStats) -> str:
+    """What fits into a box; the card says more."""
+    if stats.nan_only_a:
+        return "NaN"
+    return "Inf" if stats.inf_mismatch else f"{stats.max_abs:.2g}"
 
 
 def _layers_of_boxes(layout: Layout, layers: Iterable[LayerInfo]) -> dict[int, dict[int, LayerInfo]]:
@@ -177,7 +182,7 @@ def _by_precision(layout: Layout, sheet: _Sheet, layers: tuple[LayerInfo, ...]) 
         if not types:
             continue
         name = types[0] if len(types) == 1 else "mixed"
-        slot = _MIXED if name == "mixed" else _PRECISION_SLOTS.get(name, 7)
+        slot = _MIXED if name == "mixed" else _PRECISION_SLOTS.get(name.partition(" ")[0], 7)
         seen[name] = slot
         sheet.slot[index], sheet.figures[index] = slot, " + ".join(types)
     sheet.legend += [LegendEntry(label=name, slot=slot) for name, slot in sorted(seen.items())]

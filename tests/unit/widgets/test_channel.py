@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from trt_lab import wire
 from trt_lab.errors import EditError
 from trt_lab.widgets import transfer
-from trt_lab.widgets.channel import Channel, Reply, answer_while_busy
+from trt_lab.widgets.channel import _ROUTE, Channel, Reply, answer_while_busy
 from trt_lab.widgets.transfer import Assembler, TransferError, pack
 
 
@@ -205,12 +205,12 @@ def test_messages_follow_the_subshell_that_the_browser_names() -> None:
     inner = ipywidgets.Button()
     box = ipywidgets.VBox([ipywidgets.HBox([inner])])
     for widget in (box, inner):
-        widget.comm._reply_subshell_for = lambda data, default: "main"  # as ipykernel 7.4 has it
+        setattr(widget.comm, _ROUTE, lambda data, default: "main")  # as ipykernel 7.4 has it
     answer_while_busy(box)
     for widget in (box, inner):
-        assert widget.comm._reply_subshell_for({}, "browser's") == "browser's"
+        assert getattr(widget.comm, _ROUTE)({}, "browser's") == "browser's"
 
 
 def test_other_kernels_are_left_alone(recorder: Recorder) -> None:
     answer_while_busy(recorder)
-    assert not hasattr(recorder.comm, "_reply_subshell_for")
+    assert not hasattr(recorder.comm, _ROUTE)

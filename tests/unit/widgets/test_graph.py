@@ -216,7 +216,7 @@ def test_errors_colour_boxes_and_a_closed_scope_shows_its_worst() -> None:
     at = {name: index for index, name in enumerate(scene["ids"])}
     assert arrays["level"][at["/Conv"]] == 0.0
     assert arrays["level"][at["/a"]] == 1.0
-    assert colours["figures"][at["/a"]] == "3 NaN"
+    assert colours["figures"][at["/a"]] == "NaN"
     assert MARKS[arrays["mark"][at["/a"]]] == "differs"
     assert MARKS[arrays["mark"][at["/Conv"]]] == "same"
     assert MARKS[arrays["mark"][at["y"]]] == "not_comparable"
@@ -224,8 +224,19 @@ def test_errors_colour_boxes_and_a_closed_scope_shows_its_worst() -> None:
     colours, arrays = browser.colours(opened, "error")
     at = {name: index for index, name in enumerate(opened["ids"])}
     assert 0.0 < arrays["level"][at["/a/Relu"]] < arrays["level"][at["/a/b/Sigmoid"]] <= 1.0
-    assert colours["figures"][at["/a/b/Sigmoid"]] == "max abs 0.5"
+    assert colours["figures"][at["/a/b/Sigmoid"]] == "0.5"
     assert np.isnan(arrays["level"][at["x"]])
+
+
+def test_a_single_error_stands_at_the_high_end_of_its_scale() -> None:
+    widget = GraphWidget(small())
+    widget.set_results([stats("c", "differs", max_abs=0.126), stats("y", "same", max_abs=0.0, exact=True)], None)
+    browser = Browser(widget)
+    scene, _ = browser.scene(expanded=[])
+    colours, arrays = browser.colours(scene, "error")
+    at = {name: index for index, name in enumerate(scene["ids"])}
+    assert arrays["level"][[at["/Conv"], at["y"]]].tolist() == [1.0, 0.0]
+    assert colours["scale"] == ["max abs ≤ 0.0001", "0.13"]
 
 
 def test_time_of_a_closed_scope_is_that_of_its_layers_each_counted_once() -> None:

@@ -180,10 +180,11 @@ function drawShapes(context: CanvasRenderingContext2D, edges: Edge[], look: Look
     const width = context.measureText(text).width;
     context.fillStyle = theme.page;
     context.globalAlpha = 0.85;
-    context.fillRect(a.x + 4, a.y + 4, width + 6, 13);
+    const left = a.x + (look.paints.of(edge.from).probed ? 11 : 4);
+    context.fillRect(left, a.y + 4, width + 6, 13);
     context.globalAlpha = 1;
     context.fillStyle = theme.faint;
-    context.fillText(text, a.x + 7, a.y + 11);
+    context.fillText(text, left + 3, a.y + 11);
   }
 }
 
@@ -256,7 +257,7 @@ function drawText(
   const detail = figure || item.detail;
   context.textAlign = round ? "center" : "left";
   context.textBaseline = "middle";
-  context.font = `600 ${FONT}px ${theme.font}`;
+  context.font = `500 ${FONT}px ${theme.font}`;
   context.fillStyle = colours.text;
   const middle = item.y + item.h / 2;
   const two = detail !== "" && item.h >= 30;

@@ -62,7 +62,7 @@ export function scaleColour(by: "error" | "time", level: number, theme: Theme): 
 /** Black or white, whichever reads better on `ground`. */
 function inkOn(ground: Rgb): string {
   const [black, white]: [Rgb, Rgb] = [
-    [17, 17, 17],
+    [0, 0, 0],
     [255, 255, 255],
   ];
   return contrast(black, ground) >= contrast(white, ground) ? css(black) : css(white);

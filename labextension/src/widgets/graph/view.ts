@@ -428,7 +428,9 @@ export class GraphView {
   }
 
   #retheme(): void {
-    this.#stage.theme(new Palette(readTheme(this.element)));
+    const theme = readTheme(this.element);
+    this.element.classList.toggle("trt-dark", theme.dark);
+    this.#stage.theme(new Palette(theme));
     if (this.#stage.paints.data) this.#legend.show(this.#stage.paints.data, this.#stage.palette);
   }
 
