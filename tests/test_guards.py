@@ -39,7 +39,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "bokeh": ("trt_lab.views", "trt_lab.widgets.figure"),
     "ipywidgets": ("trt_lab.widgets",),
     "jinja2": ("trt_lab.views",),
-    "loky": ("trt_lab.backends.worker",),
+    "loky": ("trt_lab.backends",),
     # onnxruntime.layers reads the graph that the runtime wrote after fusing, which holds operators of its own.
     "onnx": ("trt_lab.model", "trt_lab.graph", "trt_lab.edit", "trt_lab.zoo", "trt_lab.backends.onnxruntime.layers"),
     "onnx_graphsurgeon": ("trt_lab.edit",),
