@@ -20,17 +20,18 @@ from trt_lab import backends, storage, zoo
 from trt_lab.activity import Activity, Status, scaled, silent
 from trt_lab.backends.worker import Worker, default_worker
 from trt_lab.compare.sides import compare_sides, open_side
+from trt_lab.diagnose.check import Check, CheckSource
 from trt_lab.edit.probe import Probed, add_probes
 from trt_lab.errors import UsageError
 from trt_lab.events import Events
 from trt_lab.graph.view import GraphView
 from trt_lab.history import History
-from trt_lab.locating import locate
+from trt_lab.locating import Means, Wish, locate
 from trt_lab.model import Model, ModelSource
 from trt_lab.options import ShapeArgument, change_options
 from trt_lab.record import Record, is_record
 from trt_lab.results import Diff, Finding
-from trt_lab.runs import Role, Samples, make_record
+from trt_lab.runs import Role, Samples, make_record, run_task
 from trt_lab.types import BuildOptions, NodeId, OnProgress, Precision, PrecisionPlan, Progress, TensorId, Tolerance
 
 Change: TypeAlias = Literal["model", "options", "probes", "samples", "reference", "record", "finding", "status", "code"]
@@ -316,7 +317,8 @@ class Session:
             with self._lock:
                 self._records.append(record)
         self._notify("record")
-        self._activity.set(Status("done", self.compare().headline))
+        why = record.meta.facts.get("not_run")
+        self._activity.set(Status("done", f"built, not run: {why}" if why else self.compare().headline))
         return record
 
     def start_build(self) -> None:
@@ -364,11 +366,14 @@ class Session:
         """Compares a record (the newest by default) with the reference.
 
         Raises:
-            UsageError: Nothing was built yet.
+            UsageError: Nothing was built yet, or the engine was built but cannot run here.
         """
         engine, reference = self.newest(record), self._reference
         if reference is None:
             raise UsageError("no reference yet; run it first: lab.golden()")
+        if "not_run" in engine.meta.facts:
+            why = engine.meta.facts["not_run"]
+            raise UsageError(f"{engine.name} was built but not run, so it has no outputs to compare: {why}")
         tolerance = Tolerance(
             self._tolerance.atol if atol is None else atol, self._tolerance.rtol if rtol is None else rtol
         )
@@ -385,17 +390,29 @@ class Session:
 
     # --- diagnosis -----------------------------------------------------------------------
 
-    def locate(self, on_progress: OnProgress | None = None) -> Finding:
-        """Finds the node where the error starts and the smallest region that must stay in FP32.
+    def locate(
+        self,
+        on_progress: OnProgress | None = None,
+        *,
+        check: CheckSource | None = None,
+        artifacts: str | Path | None = None,
+        resume: bool = False,
+    ) -> Finding:
+        """Finds the nodes where the error starts and the smallest region that must stay in FP32.
 
-        The search runs by emulation on the CPU and builds no engine of the chosen backend.
+        The search runs by emulation on the CPU; a backend other than onnxruntime then proves it with one or two engines.
+
+        Args:
+            check: Decides instead of the tolerance: a metric such as `cosine>=0.999`, a command, a function, a `Check`.
+            artifacts: Folder for every step. resume: Goes on with the steps there.
 
         Raises:
-            UsageError: The precision is fp32: there is nothing to keep.
+            UsageError: The precision is fp32; the check is bad; the steps belong to another search.
         """
         precision = self._low_precision()
         with self._history.action("lab.locate()"), self._activity.doing("locate"):
-            finding = self._locate(precision, on_progress or silent)
+            wish = Wish(Check.of(check) if check is not None else None, Path(artifacts) if artifacts else None, resume)
+            finding = self._locate(precision, wish, on_progress or silent)
             self._finding = finding
         self._notify("finding")
         self._activity.set(Status("done", finding.headline))
@@ -407,18 +424,17 @@ class Session:
             raise UsageError("locate looks for nodes that a low precision spoils; say which: lab.use(precision='fp16')")
         return precision
 
-    def _locate(self, precision: Precision, report: OnProgress) -> Finding:
-        golden = self._golden(scaled(report, 0.0, 0.2))
-        options = BuildOptions(plan=PrecisionPlan(precision), profile_runs=0, shapes=self._options.shapes)
-        kept = storage.records_folder(self._records_root, self._model)
-
-        def run(probed: Probed, options: BuildOptions, role: Role, folder: Path | None) -> Record:
-            return self._run(probed, options, role, silent, folder or kept)
-
-        def diff(engine: Record, reference: Record) -> Diff:
-            return self._diff(engine, reference, self._tolerance)
-
-        return locate(self._model, golden, options, run=run, diff=diff, on_progress=scaled(report, 0.2, 1.0))
+    def _locate(self, precision: Precision, wish: Wish, report: OnProgress) -> Finding:
+        golden = self._golden(scaled(report, 0.0, 0.1))
+        report = scaled(report, 0.1, 1.0)
+        options = replace(self._options, plan=PrecisionPlan(precision))
+        means = Means(
+            self._model, golden, self.samples, options, self._tolerance,
+            run=lambda probed, options, role: self._run(probed, options, role, silent),
+            diff=lambda engine, reference: self._diff(engine, reference, self._tolerance),
+            submit=lambda task, tell: run_task(self._worker, task, self._telling(tell), self._activity.submitted),
+        )  # fmt: skip
+        return locate(means, wish, report)
 
     @property
     def finding(self) -> Finding | None:
@@ -467,14 +483,8 @@ class Session:
 
     # --- inside --------------------------------------------------------------------------
 
-    def _run(
-        self, probed: Probed, options: BuildOptions, role: Role, report: OnProgress, folder: Path | None = None
-    ) -> Record:
-        def tell(progress: Progress) -> None:
-            self._activity.tell(progress)
-            report(progress)
-
-        folder = folder or storage.records_folder(self._records_root, self._model)
+    def _run(self, probed: Probed, options: BuildOptions, role: Role, report: OnProgress) -> Record:
+        folder = storage.records_folder(self._records_root, self._model)
         return make_record(
             self._worker,
             self._model,
@@ -483,9 +493,16 @@ class Session:
             self.samples,
             role=role,
             folder=folder,
-            on_progress=tell,
+            on_progress=self._telling(report),
             on_submit=self._activity.submitted,
         )
+
+    def _telling(self, report: OnProgress) -> OnProgress:
+        def tell(progress: Progress) -> None:
+            self._activity.tell(progress)
+            report(progress)
+
+        return tell
 
     def _notify(self, change: Change) -> None:
         self._events.tell(change)

@@ -23,6 +23,7 @@ from trt_lab.errors import (
 )
 from trt_lab.graph import GraphView
 from trt_lab.model import Model
+from trt_lab.session import Session
 from trt_lab.types import BuildOptions, NodeId, PrecisionPlan, Progress, ShapeRange, TensorId
 
 pytestmark = pytest.mark.skipif(
@@ -324,3 +325,17 @@ def test_inputs_that_hold_shapes_need_their_values() -> None:
     assert build(reshape_by_input(), options(shape_values=values)).layers
     with pytest.raises(UsageError, match="shape_values: 'x' holds no shape"):
         build(reshape_by_input(), options(shape_values=(*values, ShapeRange("x", (1,), (1,), (1,)))))
+
+
+def test_a_session_keeps_the_record_of_an_engine_that_cannot_run_here(shared: Path, tmp_path: Path) -> None:
+    if backends.get("tensorrt_rtx").info().can_run:
+        pytest.skip("an RTX GPU is here")
+    lab = Session(shared / "trt_records" / "l2norm_overflow.onnx", records=tmp_path)
+    lab.use(backend="tensorrt_rtx", precision="fp16", shapes={"x": "1x3x64x64"}, compute_capability="SM120")
+    record = lab.build()
+    assert len(record.layers) == 16
+    assert record.meta.facts["compute_capability"] == "SM120"
+    assert "RTX GPU is needed to run" in str(record.meta.facts["not_run"])
+    assert lab.status.text.startswith("built, not run: ")
+    with pytest.raises(UsageError, match="was built but not run, so it has no outputs to compare"):
+        lab.compare()
