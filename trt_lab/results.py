@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from html import escape
 
 import numpy as np
 import pandas as pd
 
-from trt_lab.compare.sides import Comparison
+from trt_lab.compare.sides import Comparison, compare_sides, open_side
 from trt_lab.diagnose.locate import Region, Source, TensorError
 from trt_lab.errors import CompareError
 from trt_lab.frames import diff_frame
+from trt_lab.graph.view import GraphView
 from trt_lab.record import Record
 from trt_lab.types import JsonValue, NodeId, TensorId, TensorStats, Tolerance, Verdict
+
+FINDING_COLUMNS = (
+    "tensor", "node", "verdict", "snr_db", "max_abs", "large", "local_snr_db", "local_max_abs", "local_large", "source",
+    "keep_fp32", "kind", "largest", "lost", "cancellation", "depth",
+)  # fmt: skip
+"""Columns of `Finding.frame`: `snr_db` … `large` are the accumulated error, `local_…` that of the node alone."""
 
 HTML_ROWS = 40
 """Rows of a still table; the frame has all."""
@@ -88,14 +95,16 @@ class Diff:
 
     @property
     def headline(self) -> str:
-        """One line: verdict and largest error of the outputs, and the first tensor that differs, outputs or not."""
+        """One line: verdict and largest error of the outputs, and the first probed tensor that differs."""
         outputs = self.restricted(self.outputs) if self.outputs else self
         worst = outputs.worst
         if worst is None:
             return self.verdict
         first = self.comparison.first_divergent
         where = (
-            f" · first at {self.makers.get(first, first)}" if first is not None and self.verdict == "differs" else ""
+            f" · first at {self.makers.get(first, first)}"
+            if first not in (None, *self.outputs) and self.verdict == "differs"
+            else ""
         )
         if first is not None and self.verdict == "same":
             count = sum(stats.verdict == "differs" for stats in self.tensors)
@@ -146,6 +155,17 @@ class Diff:
         )
 
 
+def make_diff(view: GraphView, engine: Record, reference: Record, tolerance: Tolerance) -> Diff:
+    """Compares an engine with a reference, tensors in graph order. Raises CompareError."""
+    order = sorted(view.tensors, key=view.order)
+    comparison = compare_sides(open_side(engine), open_side(reference), tolerance=tolerance, order=order)
+    compared = {stats.name for stats in comparison.tensors}
+    tensors = {name: info for name, info in view.tensors.items() if name in compared}
+    outputs = tuple(name for name, info in tensors.items() if info.is_output)
+    makers: dict[str, NodeId] = {name: info.producer for name, info in tensors.items() if info.producer is not None}
+    return Diff(comparison, engine, reference, tolerance, outputs, makers)
+
+
 @dataclass(frozen=True)
 class Finding:
     """Which nodes are to blame, and what repairs the model.
@@ -157,7 +177,12 @@ class Finding:
         errors: Accumulated error of every tensor, in graph order.
         source_pair: Golden and engine arrays of the source's tensor, on its worst sample.
         engine_builds: Engines built to prove it; the search itself ran on the CPU.
-        emulated: The numbers are a prediction by emulation on the CPU, not those of a GPU engine.
+        emulated: The numbers are a prediction by emulation on the CPU, not those of an engine.
+        sources: All sources, in graph order; `source` is the first.
+        notes: What else the user should know, one line each.
+        fp32_passes: With everything in FP32 the check passes; if not, the fault is not one of precision.
+        proved: The clean engine was built and agrees.
+        check: What decided, "" for the tolerance.
     """
 
     verdict: Verdict
@@ -171,6 +196,11 @@ class Finding:
     emulated: bool
     seconds: float
     source_pair: tuple[np.ndarray, np.ndarray] | None = None
+    sources: tuple[Source, ...] = ()
+    notes: tuple[str, ...] = ()
+    fp32_passes: bool = True
+    proved: bool = False
+    check: str = ""
 
     @property
     def keep_fp32(self) -> tuple[NodeId, ...]:
@@ -179,34 +209,45 @@ class Finding:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """One row a tensor in graph order: `tensor, node, verdict, snr_db, max_abs, large, source`."""
-        return pd.DataFrame(
-            [
-                {
-                    "tensor": row.tensor,
-                    "node": row.node,
-                    "verdict": row.stats.verdict,
-                    "snr_db": row.stats.snr_db,
-                    "max_abs": row.stats.max_abs,
-                    "large": row.large,
-                    "source": self.source is not None and row.tensor == self.source.tensor,
-                }
-                for row in self.errors
-            ],
-            columns=["tensor", "node", "verdict", "snr_db", "max_abs", "large", "source"],
-        )
+        """One row a tensor in graph order, with both errors and the evidence; see `FINDING_COLUMNS`."""
+        sources = {source.tensor for source in self.sources} or ({self.source.tensor} if self.source else set())
+        rows = []
+        for row in self.errors:
+            local, seen = row.local, row.evidence
+            figures = (
+                row.tensor, row.node, row.stats.verdict, row.stats.snr_db, row.stats.max_abs, row.large,
+                local.snr_db if local is not None else None, local.max_abs if local is not None else None, row.local_large,
+                row.tensor in sources, row.node in self.keep_fp32, seen.kind if seen is not None else None,
+                seen.largest if seen is not None else None, seen.lost if seen is not None else None,
+                seen.cancellation if seen is not None else None, seen.depth if seen is not None else None,
+            )  # fmt: skip
+            rows.append(figures)
+        return pd.DataFrame(rows, columns=list(FINDING_COLUMNS))
+
+    @property
+    def blame(self) -> dict[str, str]:
+        """Tensor → where its error comes from, in words, for those whose error is large."""
+        sources = {source.tensor for source in self.sources} or ({self.source.tensor} if self.source else set())
+        return {
+            row.tensor: "source" if row.tensor in sources else "starts here" if not row.inputs_large else "inherited"
+            for row in self.errors
+            if row.large or row.tensor in sources
+        }
 
     @property
     def headline(self) -> str:
         """The finding in one or two sentences."""
         if self.verdict == "same":
-            return f"{self.precision} is the same as the reference; nothing to find"
-        if self.source is None:
-            return f"{self.precision} differs, but no single node stands out: the error grows gradually"
+            what = f"passes the check {self.check}" if self.check else "is the same as the reference"
+            return f"{self.precision} {what}; nothing to find"
+        if not self.fp32_passes:
+            return next((n for n in self.notes if "FP32 has the fault too" in n), "FP32 has the fault too")
         kept = self.keep_fp32
+        why = self.source.why if self.source is not None else f"{self.precision} differs, and no single node stands out"
         if not kept:
-            return f"{self.source.why}. Keeping nodes in FP32 does not help: this is not a fault of precision"
-        return f"{self.source.why}. Kept in FP32, {_count(kept)} repair it: {' … '.join(dict.fromkeys((kept[0], kept[-1])))}"
+            return f"{why}. No set of nodes to keep in FP32 was found"
+        others = f", and {_others(self.sources)}" if len(self.sources) > 1 else ""
+        return f"{why}{others}. Kept in FP32, {_repairs(kept)} it: {' … '.join(dict.fromkeys((kept[0], kept[-1])))}"
 
     def as_json(self) -> dict[str, JsonValue]:
         """The JSON keys of `trt-lab locate`, without `fixed_model`, which the command adds."""
@@ -214,14 +255,22 @@ class Finding:
         return {
             "verdict": self.verdict,
             "keep_fp32": list(self.keep_fp32),
+            "minimal": self.region.minimal if self.region is not None else None,
             "source": self.source.node if self.source is not None else None,
             "why": self.source.why if self.source is not None else None,
+            "kind": self.source.evidence.kind if self.source is not None and self.source.evidence is not None else None,
+            "sources": [_source_json(source) for source in self.sources],
+            "fp32_passes": self.fp32_passes,
+            "notes": list(self.notes),
             "engine_builds": self.engine_builds,
             "seconds": round(self.seconds, 3),
             "before": outputs_json(self.before),
             "after": outputs_json(self.after) if self.after is not None else None,
-            "observer": {"emulated": self.emulated},
-            "steps": [{"keep_fp32": list(t.keep_fp32), "passes": t.passes, "max_abs": t.error} for t in trials],
+            "observer": {"emulated": self.emulated, "proved": self.proved},
+            "steps": [
+                {"keep_fp32": list(t.keep_fp32), "passes": t.passes, "max_abs": t.error, "builds": t.builds}
+                for t in trials
+            ],
         }
 
     def __repr__(self) -> str:
@@ -246,8 +295,19 @@ def outputs_json(diff: Diff) -> dict[str, JsonValue]:
     }
 
 
-def _count(kept: tuple[NodeId, ...]) -> str:
-    return "1 node" if len(kept) == 1 else f"{len(kept)} nodes"
+def _repairs(kept: tuple[NodeId, ...]) -> str:
+    return "1 node repairs" if len(kept) == 1 else f"{len(kept)} nodes repair"
+
+
+def _others(sources: tuple[Source, ...]) -> str:
+    count = len(sources) - 1
+    return f"{count} more {'source' if count == 1 else 'sources'} ({', '.join(s.node for s in sources[1:4])}{', …' if count > 3 else ''})"
+
+
+def _source_json(source: Source) -> dict[str, JsonValue]:
+    seen = source.evidence
+    found: dict[str, JsonValue] = {"node": source.node, "tensor": source.tensor, "why": source.why}
+    return found | ({} if seen is None else {str(name): value for name, value in asdict(seen).items()})
 
 
 def _mark(verdict: Verdict) -> str:
