@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from trt_lab import storage
-from trt_lab.backends.jobs import Request
+from trt_lab.backends.jobs import Found, Request, Task
 from trt_lab.backends.worker import Job, Worker
 from trt_lab.edit.probe import Probed
 from trt_lab.errors import BackendError, InputError
@@ -90,7 +90,7 @@ def make_record(
     role: Role,
     folder: Path,
     on_progress: OnProgress,
-    on_submit: Callable[[Job], None],
+    on_submit: Callable[[Job[Any]], None],
 ) -> Record:
     """Builds and runs `probed` in the worker and writes the record below `folder`.
 
@@ -138,3 +138,20 @@ def make_record(
             write_record(path, outcome=None, failure=str(error), log=error.log, **facts)
             raise
         return write_record(path, outcome=outcome, **facts)
+
+
+def run_task(
+    worker: Worker, task: Task[Found], on_progress: OnProgress, on_submit: Callable[[Job[Any]], None]
+) -> Found:
+    """Runs a task in the worker and waits for what it gives.
+
+    Raises:
+        BackendError, CancelledError: As it ended; whatever else its function raises on purpose.
+    """
+    job = worker.submit(task, on_progress)
+    on_submit(job)
+    try:
+        return job.result()
+    except KeyboardInterrupt:
+        job.cancel()
+        raise

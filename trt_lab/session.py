@@ -19,7 +19,6 @@ import numpy as np
 from trt_lab import backends, storage, zoo
 from trt_lab.activity import Activity, Status, scaled, silent
 from trt_lab.backends.worker import Worker, default_worker
-from trt_lab.compare.sides import compare_sides, open_side
 from trt_lab.diagnose.check import Check, CheckSource
 from trt_lab.edit.probe import Probed, add_probes
 from trt_lab.errors import UsageError
@@ -30,7 +29,7 @@ from trt_lab.locating import Means, Wish, locate
 from trt_lab.model import Model, ModelSource
 from trt_lab.options import ShapeArgument, change_options
 from trt_lab.record import Record, is_record
-from trt_lab.results import Diff, Finding
+from trt_lab.results import Diff, Finding, make_diff
 from trt_lab.runs import Role, Samples, make_record, run_task
 from trt_lab.types import BuildOptions, NodeId, OnProgress, Precision, PrecisionPlan, Progress, TensorId, Tolerance
 
@@ -377,16 +376,7 @@ class Session:
         tolerance = Tolerance(
             self._tolerance.atol if atol is None else atol, self._tolerance.rtol if rtol is None else rtol
         )
-        return self._diff(engine, reference, tolerance)
-
-    def _diff(self, engine: Record, reference: Record, tolerance: Tolerance) -> Diff:
-        order = sorted(self._view.tensors, key=self._view.order)
-        comparison = compare_sides(open_side(engine), open_side(reference), tolerance=tolerance, order=order)
-        compared = {stats.name for stats in comparison.tensors}
-        tensors = {name: info for name, info in self._view.tensors.items() if name in compared}
-        outputs = tuple(name for name, info in tensors.items() if info.is_output)
-        makers = {name: info.producer for name, info in tensors.items() if info.producer is not None}
-        return Diff(comparison, engine, reference, tolerance, outputs, makers)
+        return make_diff(self._view, engine, reference, tolerance)
 
     # --- diagnosis -----------------------------------------------------------------------
 
@@ -431,8 +421,10 @@ class Session:
         means = Means(
             self._model, golden, self.samples, options, self._tolerance,
             run=lambda probed, options, role: self._run(probed, options, role, silent),
-            diff=lambda engine, reference: self._diff(engine, reference, self._tolerance),
-            submit=lambda task, tell: run_task(self._worker, task, self._telling(tell), self._activity.submitted),
+            diff=lambda engine, reference: make_diff(self._view, engine, reference, self._tolerance),
+            submit=lambda task, on_progress: run_task(
+                self._worker, task, self._telling(on_progress), self._activity.submitted
+            ),
         )  # fmt: skip
         return locate(means, wish, report)
 
@@ -443,15 +435,7 @@ class Session:
 
     def blame(self) -> dict[str, str]:
         """Tensor → where its error comes from, in words, as far as `locate` found; empty before it."""
-        finding = self._finding
-        if finding is None:
-            return {}
-        source = finding.source.tensor if finding.source is not None else None
-        return {
-            row.tensor: "source" if row.tensor == source else "starts here" if not row.inputs_large else "inherited"
-            for row in finding.errors
-            if row.large
-        }
+        return self._finding.blame if self._finding is not None else {}
 
     # --- what was done -------------------------------------------------------------------
 

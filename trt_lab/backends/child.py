@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import filelock
 import platformdirs
 from loky import process_executor
 
-from trt_lab.backends.jobs import Outcome, Request, execute
+from trt_lab.backends.jobs import Outcome, Request, Task, execute
 from trt_lab.backends.output import OUTPUT_FILE, log_lines, printed_to
 from trt_lab.errors import BackendError, CancelledError
 from trt_lab.types import OnProgress, Progress
@@ -71,7 +71,7 @@ def preload() -> int:
     return os.getpid()
 
 
-def run(job_id: str, request: Request, lock_path: str) -> Outcome:
+def run(job_id: str, request: Request | Task[Any], lock_path: str) -> Any:
     """Runs one job. Raises what `jobs.execute` raises, `CancelledError` when the parent asked."""
     _send(Told("started", job_id))
     cancelled = _cancelled.setdefault(job_id, threading.Event())
@@ -97,12 +97,14 @@ def run(job_id: str, request: Request, lock_path: str) -> Outcome:
             except BackendError as error:
                 error.log = (*error.log, *log_lines(printed, started))
                 raise
+            if not isinstance(outcome, Outcome):
+                return outcome
             return replace(outcome, log=(*outcome.log, *log_lines(printed, started)))
     finally:
         _cancelled.pop(job_id, None)
 
 
-def run_elsewhere(request: Request) -> Outcome:
+def run_elsewhere(request: Request | Task[Any]) -> Any:
     """Runs one job in an executor that trt-lab did not start: a thread, or a process of any machine."""
     with machine_lock(str(default_lock_path()), _silent):
         return execute(request, _silent)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
-from trt_lab.backends.jobs import Request
+from trt_lab.backends.jobs import Request, Task
 from trt_lab.backends.output import OUTPUT_FILE, without_colour
 from trt_lab.types import Progress
 
@@ -23,7 +24,7 @@ _MEANING = {
 }
 
 
-def describe_crash(report: str, request: Request, progress: Progress) -> str:
+def describe_crash(report: str, request: Request | Task[Any], progress: Progress) -> str:
     """One line about a process that died.
 
     Args:
@@ -52,7 +53,7 @@ def describe_crash(report: str, request: Request, progress: Progress) -> str:
     )
 
 
-def describe_limit(request: Request, progress: Progress, limit_s: float) -> str:
+def describe_limit(request: Request | Task[Any], progress: Progress, limit_s: float) -> str:
     """One line about a job that ran past its limit."""
     return (
         f"{Path(request.model_path).name}: still at '{_step(progress)}' with '{request.backend}' after the limit of "
@@ -69,7 +70,7 @@ def _exit_of(report: str) -> tuple[str | None, int]:
     return (found[-1][0], int(found[-1][1])) if found else (None, 0)
 
 
-def _last_words(request: Request) -> str:
+def _last_words(request: Request | Task[Any]) -> str:
     """The last line that the process printed, before Python's own dump of its stack."""
     try:
         with (Path(request.out_dir) / OUTPUT_FILE).open("rb") as file:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import pickle
 import time
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import platformdirs
@@ -28,6 +29,8 @@ RUN_SHARE = 0.2
 
 ENGINE_FILE = "engine.plan"
 TRACE_FILE = "last-error.txt"
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,26 @@ class Outcome:
     engine_file: str | None = None
 
 
-def execute(request: Request, on_progress: OnProgress) -> Outcome:
-    """Does the job.
+@dataclass(frozen=True)
+class Task(Generic[Found]):
+    """Other work for the process of the jobs: `function(argument, on_progress)`, a search for instance.
+
+    Attributes:
+        function: Of a module, so that the process can import it. It calls `on_progress` often, which raises
+            `CancelledError` when the task is to stop.
+        argument: Small and picklable; tensors go through files.
+        model_path, backend: For messages. out_dir: See `Request`.
+    """
+
+    function: Callable[[Any, OnProgress], Found]
+    argument: Any
+    model_path: str
+    out_dir: str
+    backend: str = "onnxruntime"
+
+
+def execute(request: Request | Task[Any], on_progress: OnProgress) -> Any:
+    """Does the job; gives an `Outcome` for a `Request`, and for a `Task` what its function gives.
 
     Raises:
         TrtLabError: What went wrong, in one line; whatever else a library raises is turned into a
@@ -85,6 +106,8 @@ def execute(request: Request, on_progress: OnProgress) -> Outcome:
     out = Path(request.out_dir)
     try:
         out.mkdir(parents=True, exist_ok=True)
+        if isinstance(request, Task):
+            return request.function(request.argument, on_progress)
         return _execute(request, out, on_progress)
     except TrtLabError as error:
         raise _picklable(error) from None

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import Pipe
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from loky import ProcessPoolExecutor
 
 from trt_lab.backends import child
 from trt_lab.backends.crash import describe_crash, describe_limit
-from trt_lab.backends.jobs import Outcome, Request
+from trt_lab.backends.jobs import Found, Outcome, Request, Task
 from trt_lab.errors import BackendError, CancelledError, TrtLabError, UsageError, WorkerCrashedError
 from trt_lab.types import OnProgress, Progress
 
@@ -36,11 +36,15 @@ _log = logging.getLogger(__name__)
 _numbers = itertools.count(1)
 
 
-class Job:
+class Job(Generic[Found]):
     """One request under way. All methods may be called from any thread."""
 
     def __init__(
-        self, request: Request, on_progress: OnProgress | None, limit_s: float | None, cancel: Callable[[Job], None]
+        self,
+        request: Request | Task[Found],
+        on_progress: OnProgress | None,
+        limit_s: float | None,
+        cancel: Callable[[Job[Any]], None],
     ) -> None:
         """Made by `Worker.submit`."""
         self.request = request
@@ -54,11 +58,11 @@ class Job:
         self.drained = threading.Event()
         self._on_progress = on_progress
         self._cancel = cancel
-        self._future: concurrent.futures.Future[Outcome] = concurrent.futures.Future()
+        self._future: concurrent.futures.Future[Found] = concurrent.futures.Future()
         self._timers: list[threading.Timer] = []
         self._lock = threading.Lock()
 
-    def result(self, timeout: float | None = None) -> Outcome:
+    def result(self, timeout: float | None = None) -> Found:
         """Waits for the outcome.
 
         Args:
@@ -80,7 +84,7 @@ class Job:
         """Whether `result` returns or raises at once."""
         return self._future.done()
 
-    def add_done_callback(self, callback: Callable[[Job], object]) -> None:
+    def add_done_callback(self, callback: Callable[[Job[Found]], object]) -> None:
         """Calls `callback(job)` once it is done, from any thread; at once when it is done already."""
         self._future.add_done_callback(lambda _: callback(self))
 
@@ -110,7 +114,7 @@ class Job:
             self._timers.append(timer)
         timer.start()
 
-    def finish(self, outcome: Outcome | None, error: BaseException | None = None) -> None:
+    def finish(self, outcome: Found | None, error: BaseException | None = None) -> None:
         """Ends the job; the first call counts."""
         with self._lock:
             if self._future.done():
@@ -139,12 +143,12 @@ class _Child:
     def submit(self, function: Callable[..., Result], *args: object) -> concurrent.futures.Future[Result]:
         return self._executor.submit(function, *args)
 
-    def ask_to_stop(self, job: Job) -> None:
+    def ask_to_stop(self, job: Job[Any]) -> None:
         with self._sending:
             if not self._closed:
                 self._ours.send(job.id)
 
-    def drain(self, job: Job) -> None:
+    def drain(self, job: Job[Any]) -> None:
         """Waits until all that the process told about `job` was passed on.
 
         The message goes in at the child's end, so behind all that the child sent before.
@@ -207,7 +211,19 @@ class Worker:
         self._start_over()
         _workers.add(self)
 
-    def submit(self, request: Request, on_progress: OnProgress | None = None, *, limit_s: float | None = None) -> Job:
+    @overload
+    def submit(
+        self, request: Request, on_progress: OnProgress | None = None, *, limit_s: float | None = None
+    ) -> Job[Outcome]: ...
+
+    @overload
+    def submit(
+        self, request: Task[Found], on_progress: OnProgress | None = None, *, limit_s: float | None = None
+    ) -> Job[Found]: ...
+
+    def submit(
+        self, request: Request | Task[Any], on_progress: OnProgress | None = None, *, limit_s: float | None = None
+    ) -> Job[Any]:
         """Queues a job.
 
         Args:
@@ -218,7 +234,7 @@ class Worker:
             UsageError: The worker was closed.
         """
         limit = self._limit_s if limit_s is None else limit_s
-        job = Job(request, on_progress, limit, self._cancel)
+        job: Job[Any] = Job(request, on_progress, limit, self._cancel)
         if self._executor is not None:
             self._submit_elsewhere(self._executor, job)
             return job
@@ -253,8 +269,8 @@ class Worker:
 
     def _start_over(self) -> None:
         self._lock = threading.RLock()
-        self._pending: deque[Job] = deque()
-        self._current: Job | None = None
+        self._pending: deque[Job[Any]] = deque()
+        self._current: Job[Any] | None = None
         self._child: _Child | None = None
 
     def _check_open(self) -> None:
@@ -306,7 +322,7 @@ class Worker:
         elif message.kind == "drained":
             job.drained.set()
 
-    def _ended(self, job: Job, process: _Child | None, future: concurrent.futures.Future[Outcome]) -> None:
+    def _ended(self, job: Job[Any], process: _Child | None, future: concurrent.futures.Future[Any]) -> None:
         if not job.done() and process is not None:
             process.drain(job)
         error = future.exception()
@@ -330,7 +346,7 @@ class Worker:
                 self._warm_again()
         self._dispatch()
 
-    def _translated(self, job: Job, error: BaseException | None) -> BaseException | None:
+    def _translated(self, job: Job[Any], error: BaseException | None) -> BaseException | None:
         if error is None or isinstance(error, TrtLabError):
             return error
         if isinstance(error, concurrent.futures.BrokenExecutor):
@@ -340,7 +356,7 @@ class Worker:
         text = " ".join(str(error).split())[:300]
         return BackendError(f"{Path(job.request.model_path).name}: the worker failed ({type(error).__name__}: {text})")
 
-    def _cancel(self, job: Job) -> None:
+    def _cancel(self, job: Job[Any]) -> None:
         with self._lock:
             if job.done() or job.cancelled:
                 return
@@ -356,7 +372,7 @@ class Worker:
             process.ask_to_stop(job)
         job.after(CANCEL_GRACE_S, lambda: self._kill(job, CancelledError("cancelled")))
 
-    def _kill(self, job: Job, error: TrtLabError) -> None:
+    def _kill(self, job: Job[Any], error: TrtLabError) -> None:
         """Ends a job by ending its process."""
         with self._lock:
             mine = self._current is job
@@ -376,11 +392,11 @@ class Worker:
             if not self._closed and self._child is None:
                 self._send(child.preload)
 
-    def _submit_elsewhere(self, executor: concurrent.futures.Executor, job: Job) -> None:
+    def _submit_elsewhere(self, executor: concurrent.futures.Executor, job: Job[Any]) -> None:
         self._check_open()
         future = executor.submit(child.run_elsewhere, job.request)
 
-        def ended(done: concurrent.futures.Future[Outcome]) -> None:
+        def ended(done: concurrent.futures.Future[Any]) -> None:
             if done.cancelled():
                 job.finish(None, CancelledError("cancelled"))
                 return

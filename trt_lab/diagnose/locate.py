@@ -1,14 +1,15 @@
-"""Which nodes are to blame: the source of an error, and the region that must stay in FP32.
+"""Which nodes are to blame: the sources of an error, and the smallest set that must stay in FP32.
 
-Both work on numbers alone. Who builds and runs is the caller's business: `find_source` takes a
-comparison of all tensors, `find_region` a function that tries a set of kept nodes.
+All of it works on numbers alone. Who runs the model is the caller's business: `tensor_errors` takes
+comparisons, `find_region` a function that tries a set of kept nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from trt_lab.diagnose.evidence import Evidence
 from trt_lab.graph.view import GraphView
 from trt_lab.types import NodeId, TensorId, TensorStats
 
@@ -20,11 +21,15 @@ Rounding alone leaves FP16 near 66 dB (11 bits · 6.02 dB) and BF16 near 48 dB a
 
 @dataclass(frozen=True, slots=True)
 class TensorError:
-    """Accumulated error of one tensor, and what is known of its inputs.
+    """Both errors of one tensor, and what is known of its inputs.
 
     Attributes:
-        large: The error is large by `is_large`.
-        inputs_large: Inputs of the producing node whose error is large.
+        stats: Accumulated error: all low against golden, on the worst sample.
+        large: The accumulated error is large by `is_large`.
+        inputs_large: Inputs of the producing node whose accumulated error is large.
+        local: Error of the node alone in the low type, fed golden inputs; None when it is never low.
+        local_large: The local error is large by `is_large`.
+        evidence: What the numbers say about the cause, for nodes under suspicion.
     """
 
     tensor: TensorId
@@ -32,24 +37,34 @@ class TensorError:
     stats: TensorStats
     large: bool
     inputs_large: tuple[TensorId, ...]
+    local: TensorStats | None = None
+    local_large: bool = False
+    evidence: Evidence | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The first node, in graph order, whose error is large while all its inputs' are small."""
+    """A node whose local error is large while what it reads is good."""
 
     node: NodeId
     tensor: TensorId
     why: str
+    evidence: Evidence | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One tried set of kept nodes. `error` is the worst max abs of the outputs, None if not finite."""
+    """One tried set of kept nodes.
+
+    Attributes:
+        error: The worst max abs of the outputs, None if not finite; when it fails, of those looked at until then.
+        builds: Engines built for it; 0 when it was emulated.
+    """
 
     keep_fp32: tuple[NodeId, ...]
     passes: bool
     error: float | None
+    builds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +75,26 @@ class Region:
         keep_fp32: In graph order; empty when no set was found.
         minimal: Without any one of them the check fails.
         trials: All that was tried, in order.
+        monotone: No set failed that holds one that passes.
     """
 
     keep_fp32: tuple[NodeId, ...]
     minimal: bool
     trials: tuple[Trial, ...]
+    monotone: bool = True
 
 
 TryKeep = Callable[[tuple[NodeId, ...]], Trial]
 
 
 def is_large(stats: TensorStats) -> bool:
-    """Whether an error is more than rounding.
+    """Whether an error is more than rounding, on the tensor's own scale.
 
-    Large: another shape, a NaN or infinity on one side only, or an SNR under `LARGE_SNR_DB`
-    together with elements over tolerance. An infinity on both sides is agreement.
+    Large: another shape, a NaN or infinity on one side only, or an SNR under `LARGE_SNR_DB`. An infinity on both
+    sides is agreement. The tolerance does not count: it is meant for outputs, and in the middle of a model a value
+    of 1e-9 that becomes 0 may be all there is.
     """
-    if stats.verdict != "differs":
+    if stats.exact or stats.verdict == "not_comparable":
         return False
     if stats.shape_a != stats.shape_b:
         return True
@@ -85,8 +103,11 @@ def is_large(stats: TensorStats) -> bool:
     return stats.snr_db is None or stats.snr_db < LARGE_SNR_DB
 
 
-def tensor_errors(view: GraphView, stats: Iterable[TensorStats]) -> tuple[TensorError, ...]:
-    """Joins stats with the graph, in graph order. Tensors that were not compared are left out."""
+def tensor_errors(
+    view: GraphView, stats: Iterable[TensorStats], local: Mapping[str, TensorStats] | None = None
+) -> tuple[TensorError, ...]:
+    """Joins accumulated and local stats with the graph, in graph order. Tensors not compared are left out."""
+    alone = local or {}
     by_tensor: Mapping[str, TensorStats] = {s.name: s for s in stats}
     large = {name for name, s in by_tensor.items() if is_large(s)}
     rows = []
@@ -95,21 +116,39 @@ def tensor_errors(view: GraphView, stats: Iterable[TensorStats]) -> tuple[Tensor
             continue
         inputs = view.nodes[info.producer].inputs if info.producer is not None else ()
         bad = tuple(i for i in inputs if i is not None and i in large)
-        rows.append(TensorError(tensor, info.producer, by_tensor[tensor], tensor in large, bad))
+        mine = alone.get(tensor)
+        lossy = mine is not None and is_large(mine)
+        rows.append(TensorError(tensor, info.producer, by_tensor[tensor], tensor in large, bad, mine, lossy))
     return tuple(rows)
 
 
-def find_source(view: GraphView, rows: Sequence[TensorError]) -> Source | None:
-    """The first tensor in graph order whose error is large while all its inputs' are small; None if there is none."""
+def find_sources(
+    view: GraphView, rows: Sequence[TensorError], among: Collection[NodeId] | None = None
+) -> tuple[Source, ...]:
+    """Nodes whose local error is large while their inputs are good, in graph order, each once.
+
+    Without local errors the accumulated ones stand for them: a large error behind good inputs arose there.
+
+    Args:
+        among: Only these nodes, such as those that must stay in FP32: an error in the middle can be harmless.
+    """
+    found: dict[NodeId, Source] = {}
     for row in rows:
-        if row.large and not row.inputs_large and row.node is not None:
-            return Source(row.node, row.tensor, explain(view, row))
-    return None
+        if row.node is None or row.inputs_large or row.node in found or (among is not None and row.node not in among):
+            continue
+        if row.local_large if row.local is not None else row.large:
+            found[row.node] = Source(row.node, row.tensor, explain(view, row), row.evidence)
+    return tuple(found.values())
+
+
+def find_source(view: GraphView, rows: Sequence[TensorError]) -> Source | None:
+    """The first of `find_sources`."""
+    return next(iter(find_sources(view, rows)), None)
 
 
 def explain(view: GraphView, row: TensorError) -> str:
-    """In words: what the engine made of the tensor and that its inputs were good."""
-    stats = row.stats
+    """In words: what the engine made of the tensor, that its inputs were good, and what the numbers point to."""
+    stats = row.local if row.local_large and row.local is not None else row.stats
     op = view.nodes[row.node].op_type if row.node is not None else "input"
     if stats.inf_mismatch:
         what = f"{stats.inf_mismatch} of {stats.count} values became infinite (or stopped being so)"
@@ -121,33 +160,61 @@ def explain(view: GraphView, row: TensorError) -> str:
         what = f"values are off by up to {stats.max_abs:.4g}"
     else:
         what = "values differ"
-    return f"{row.node} ({op}): {what}, while all its inputs are good"
+    because = f" ({row.evidence.kind}: {row.evidence.text})" if row.evidence is not None else ""
+    return f"{row.node} ({op}): {what}, while all its inputs are good{because}"
 
 
-def find_region(view: GraphView, source: NodeId, try_keep: TryKeep) -> Region:
-    """Grows a region downstream of `source` until the check passes, then drops what is not needed.
+# --- the smallest set --------------------------------------------------------------------
 
-    Downstream nodes are added in graph order, doubling the number each time: the region must hold
-    the node that brings the value back into range. Elimination then leaves a set without any one of
-    whose nodes the check fails (1-minimal). When all nodes below the source do not do, all nodes of
-    the graph are tried; when these fail too, the fault is not one of precision and the region is empty.
+
+def find_region(
+    view: GraphView,
+    source: NodeId | None,
+    try_keep: TryKeep,
+    *,
+    suspects: Sequence[NodeId] = (),
+    able: Sequence[NodeId] = (),
+) -> Region:
+    """The smallest set of nodes that makes the check pass: grown round the suspects, then made 1-minimal.
+
+    Tried first are the suspects alone, which hold the whole region when each of its nodes has a large local error.
+    Then what lies within 1, 2, 4, … steps of them, up and down the graph; at last all nodes. Elimination then
+    leaves a set without any one of whose nodes the check fails. It drops what lies furthest from the suspects first.
+
+    Args:
+        source: Stands for the suspects when there are none.
+        try_keep: Tries one set; called once for each.
+        suspects: Nodes with a large local error, in graph order.
+        able: Nodes that can be low at all, in graph order; default all of the main graph.
+
+    Returns:
+        An empty region when keeping everything fails too: the fault is not one of precision.
     """
-    trials: list[Trial] = []
+    nodes = tuple(able) or view.graphs[""].nodes
+    first = [n for n in nodes if n in set(suspects or ([source] if source is not None else []))]
+    trials: dict[frozenset[NodeId], Trial] = {}
 
     def attempt(keep: Iterable[NodeId]) -> bool:
-        chosen = set(keep)
-        trials.append(try_keep(tuple(node for node in view.nodes if node in chosen)))
-        return trials[-1].passes
+        chosen = frozenset(keep)
+        if chosen not in trials:
+            trials[chosen] = try_keep(tuple(node for node in nodes if node in chosen))
+        return trials[chosen].passes
 
-    below = downstream(view, source)
-    kept = _grow(below, attempt)
-    if kept is None:
-        kept = list(view.nodes)
-        if not attempt(kept):
-            return Region((), minimal=False, trials=tuple(trials))
-    kept = _shrink(kept, attempt)
-    chosen = set(kept)
-    return Region(tuple(n for n in view.nodes if n in chosen), minimal=True, trials=tuple(trials))
+    if not attempt(nodes):
+        return Region((), minimal=False, trials=tuple(trials.values()))
+    kept = shrink(_grow(view, nodes, first, attempt), attempt)
+    tried = tuple(trials.values())
+    return Region(
+        tuple(n for n in nodes if n in set(kept)), minimal=True, trials=tried, monotone=not contradictions(tried)
+    )
+
+
+def contradictions(trials: Sequence[Trial]) -> list[tuple[Trial, Trial]]:
+    """Pairs (passes, fails) where the set that fails holds the one that passes."""
+    sets = [(trial, frozenset(trial.keep_fp32)) for trial in trials]
+    passing = [pair for pair in sets if pair[0].passes]
+    failing = [pair for pair in sets if not pair[0].passes]
+    return [(good, bad) for good, small in passing for bad, big in failing if small < big]
 
 
 def downstream(view: GraphView, node: NodeId) -> list[NodeId]:
@@ -159,18 +226,30 @@ def downstream(view: GraphView, node: NodeId) -> list[NodeId]:
     return [candidate for candidate in view.nodes if candidate in reached]
 
 
-def _grow(below: Sequence[NodeId], attempt: Callable[[Iterable[NodeId]], bool]) -> list[NodeId] | None:
-    size = 1
-    while True:
-        if attempt(below[:size]):
-            return list(below[:size])
-        if size >= len(below):
-            return None
-        size = min(2 * size, len(below))
+def _grow(
+    view: GraphView, nodes: Sequence[NodeId], first: Sequence[NodeId], attempt: Callable[[Iterable[NodeId]], bool]
+) -> list[NodeId]:
+    """A set that passes, in the order of the distance from `first`."""
+    able = set(nodes)
+    reached = list(first)
+    edge, steps, wanted = list(first), 0, 0
+    while edge:
+        if steps == wanted:
+            kept = [n for n in reached if n in able]
+            if attempt(kept):
+                return kept
+            wanted = max(1, 2 * wanted)
+        known = set(reached)
+        around = [n for node in edge for n in (*view.predecessors(node), *view.successors(node))]
+        edge = [n for n in dict.fromkeys(around) if n not in known and not view.nodes[n].graph]
+        reached += edge
+        steps += 1
+    rest = [n for n in nodes if n not in set(reached)]
+    return [*(n for n in reached if n in able), *rest]
 
 
-def _shrink(kept: Sequence[NodeId], attempt: Callable[[Iterable[NodeId]], bool]) -> list[NodeId]:
-    """Drops blocks, halving their size down to single nodes, until no single node can be dropped."""
+def shrink(kept: Sequence[NodeId], attempt: Callable[[Iterable[NodeId]], bool]) -> list[NodeId]:
+    """Drops blocks from the end, halving their size down to single nodes, until no single node can be dropped."""
     kept = list(kept)
     block = max(1, len(kept) // 2)
     while True:

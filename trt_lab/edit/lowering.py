@@ -113,11 +113,11 @@ def lower(model: Model, plan: PrecisionPlan) -> Lowering:
     raised = raise_for_bfloat16(inlined.model) if low == "bf16" else Raised(inlined.model)
     kept = _kept_nodes(model, inlined, plan)
     view = GraphView.of(raised.model)
-    candidates = _candidates(raised.model, low)
+    possible = candidates(raised.model, low)
     low_nodes: dict[NodeId, Candidate] = {}
     nodes: dict[NodeId, NodePrecision] = {}
     for node_id, info in view.nodes.items():
-        candidate = candidates[node_id]
+        candidate = possible[node_id]
         if node_id in kept:
             nodes[node_id] = NodePrecision("fp32", "kept in FP32 by the plan")
         elif candidate.reason:
@@ -153,7 +153,7 @@ def _kept_nodes(model: Model, inlined: Inlined, plan: PrecisionPlan) -> set[Node
 # --- what may be low, whatever the plan -------------------------------------------------
 
 
-def _candidates(model: Model, low: LowPrecision) -> Mapping[NodeId, Candidate]:
+def candidates(model: Model, low: LowPrecision) -> Mapping[NodeId, Candidate]:
     """For every node what may be low in it; worked out once a model."""
     key = f"lowering.{low}"
     known = model.memo.get(key)

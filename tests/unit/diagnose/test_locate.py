@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from trt_lab.diagnose.locate import Trial, downstream, find_region, find_source, is_large, tensor_errors
+from trt_lab.diagnose.locate import (
+    Trial,
+    contradictions,
+    downstream,
+    find_region,
+    find_source,
+    find_sources,
+    is_large,
+    tensor_errors,
+)
 from trt_lab.graph.view import GraphView
 from trt_lab.model import Model
 from trt_lab.types import NodeId, TensorStats
@@ -66,13 +75,15 @@ def test_source_is_the_first_large_error_with_good_inputs() -> None:
 
 def test_no_source_without_a_large_error() -> None:
     view = chain(3)
-    assert find_source(view, tensor_errors(view, [stats("t0", snr_db=60.0), stats("y", verdict="same")])) is None
+    assert find_source(view, tensor_errors(view, [stats("t0", snr_db=60.0), stats("y", snr_db=48.0)])) is None
 
 
 @pytest.mark.parametrize(
     ("figures", "large"),
     [
-        ({"verdict": "same", "snr_db": 1.0}, False),
+        ({"verdict": "same", "snr_db": 1.0}, True),
+        ({"verdict": "same", "snr_db": None, "exact": True}, False),
+        ({"verdict": "not_comparable", "snr_db": 1.0}, False),
         ({"snr_db": 66.0}, False),
         ({"snr_db": 29.9}, True),
         ({"snr_db": None, "max_abs": 1.37}, True),
@@ -118,3 +129,54 @@ def test_a_fault_that_fp32_has_too_gives_no_region() -> None:
     region = find_region(chain(4), NodeId("n1"), never)
     assert region.keep_fp32 == ()
     assert not region.minimal
+
+
+def test_sources_are_nodes_whose_local_error_is_large_while_inputs_are_good() -> None:
+    view = chain(5)
+    good = {"verdict": "same", "snr_db": 66.0}
+    rows = tensor_errors(
+        view,
+        [stats("t0", **good), stats("t1"), stats("t2"), stats("t3"), stats("y"), stats("side")],
+        {
+            "t0": stats("t0", **good),
+            "t1": stats("t1"),
+            "t2": stats("t2"),
+            "t3": stats("t3", **good),
+            "side": stats("side"),
+        },
+    )
+    assert [s.node for s in find_sources(view, rows)] == ["n1", "s"]
+    assert [s.node for s in find_sources(view, rows, {NodeId("n1"), NodeId("n2")})] == ["n1"]
+    assert [row.local_large for row in rows if row.tensor in ("t2", "t3")] == [True, False]
+
+
+@given(st.integers(4, 30), st.data())
+def test_several_faults_are_found_from_the_suspects(length: int, data: st.DataObject) -> None:
+    view = chain(length)
+    nodes = [NodeId(f"n{i}") for i in range(length)]
+    truth = data.draw(st.sets(st.sampled_from(nodes), min_size=1))
+    innocent = data.draw(st.sets(st.sampled_from(nodes)))
+    tried: list[Trial] = []
+    suspects = [n for n in nodes if n in truth | innocent]
+    region = find_region(view, None, needs(truth, tried), suspects=suspects)
+    assert set(region.keep_fp32) == truth
+    assert region.monotone
+    assert len({frozenset(t.keep_fp32) for t in tried}) == len(tried), "no set is tried twice"
+
+
+def test_a_check_that_is_not_monotone_is_told() -> None:
+    def odd(keep: tuple[NodeId, ...]) -> Trial:
+        return Trial(keep, NodeId("n1") in keep and set(keep) != {"n0", "n1"}, None)
+
+    region = find_region(chain(5), None, odd, suspects=[NodeId("n0"), NodeId("n1")])
+    assert region.keep_fp32 == ("n1",)
+    assert not region.monotone
+    good, bad = contradictions(region.trials)[0]
+    assert good.passes and not bad.passes and set(good.keep_fp32) < set(bad.keep_fp32)
+
+
+def test_only_nodes_that_can_be_low_are_kept() -> None:
+    able = [NodeId("n0"), NodeId("n2")]
+    region = find_region(chain(4), None, needs({NodeId("n2")}, []), suspects=[NodeId("n1")], able=able)
+    assert region.keep_fp32 == ("n2",)
+    assert all(set(trial.keep_fp32) <= set(able) for trial in region.trials)
