@@ -26,6 +26,15 @@ ShapesOption = Annotated[
 ]
 BackendOption = Annotated[str, typer.Option("--backend", help="See trt-lab doctor.")]
 PrecisionOption = Annotated[str, typer.Option("--precision", help="fp32, fp16 or bf16.")]
+CheckOption = Annotated[
+    str | None,
+    typer.Option(
+        "--check",
+        help="Decides instead of the tolerance: cosine>=0.999 (or max_abs, max_rel, rmse, snr_db), or a command that exits 0 when "
+        "the outputs are good. It is run without a shell; {outputs} and {golden} stand for folders of .npz files.",
+    ),
+]
+CheckSecondsOption = Annotated[float, typer.Option("--check-seconds", min=0.1, help="Limit of one run of the command.")]
 DeviceOption = Annotated[int, typer.Option("--device", min=0, help="Number of the GPU.")]
 
 

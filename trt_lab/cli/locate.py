@@ -9,6 +9,9 @@ import typer
 
 from trt_lab.cli.arguments import (
     AtolOption,
+    BackendOption,
+    CheckOption,
+    CheckSecondsOption,
     InputsOption,
     JsonOption,
     ModelArgument,
@@ -19,6 +22,7 @@ from trt_lab.cli.arguments import (
     open_session,
 )
 from trt_lab.cli.output import FINDING, FINE, print_json, print_line, show_progress
+from trt_lab.diagnose.check import COMMAND_SECONDS, Check
 from trt_lab.edit.precision import typed
 from trt_lab.options import parse_precision
 from trt_lab.results import Finding
@@ -31,8 +35,15 @@ NAME = "locate"
 
 def run(
     model: ModelArgument,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the repaired model and report.html.")],
+    out: Annotated[
+        Path,
+        typer.Option("-o", "--out", "--artifacts", help="Folder for the repaired model, report.html and every step."),
+    ],
     precision: Annotated[str, typer.Option("--precision", help="fp16 or bf16.")] = "fp16",
+    backend: BackendOption = "onnxruntime",
+    check: CheckOption = None,
+    check_seconds: CheckSecondsOption = COMMAND_SECONDS,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the steps in the folder.")] = False,
     shapes: ShapesOption = None,
     inputs: InputsOption = None,
     samples: SamplesOption = 4,
@@ -43,9 +54,10 @@ def run(
 ) -> int:
     """Find the nodes that must stay in FP32 and write the repaired model. Exit 1 when there are any."""
     session = open_session(model, inputs=inputs, samples=samples, seed=seed, shapes=shapes)
-    session.use(precision=precision, atol=atol, rtol=rtol)
+    session.use(backend=backend, precision=precision, atol=atol, rtol=rtol)
+    wanted = Check.of(check, seconds=check_seconds) if check is not None else None
     with show_progress(quiet=json) as tell:
-        finding = session.locate(tell)
+        finding = session.locate(tell, check=wanted, artifacts=out, resume=resume)
     files = write_finding(session, finding, out)
     if json:
         print_json(finding.as_json() | files)
@@ -75,6 +87,8 @@ def print_finding(finding: Finding, files: dict[str, JsonValue]) -> None:
         print_line(f"  keep FP32: {node}")
     if finding.emulated:
         print_line(f"{finding.precision} is emulated on the CPU: a prediction of what a strongly typed engine gives.")
+    for note in finding.notes:
+        print_line(f"note: {note}")
     for path in files.values():
         if path is not None:
             print_line(f"wrote {path}")
