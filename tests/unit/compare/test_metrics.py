@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from dataclasses import replace
 from typing import Self
 
 import ml_dtypes
@@ -292,3 +293,16 @@ def test_differences_beyond_float64_stay_undefined() -> None:
     stats = compare_arrays(np.array([1e308, 1.0]), np.array([-1e308, 1.0]), TOLERANCE)
     assert stats.verdict == "differs" and stats.max_abs is None and stats.rmse is None
     assert "beyond float64" in stats.note and stats.max_abs_at == (0,)
+
+
+@pytest.mark.parametrize("name", ["float32", "float16", "float64", "int32", "int64", "bool"])
+def test_screening_leaves_out_the_sums_and_nothing_else(name: str) -> None:
+    rng = np.random.default_rng(0)
+    b = (rng.normal(size=(3, 20_000)) * 10).astype(name)
+    a = b.copy()
+    a[0, 5], a[2, 7], a[1, ::100] = 1, 0, b[1, 1::100]
+    if name.startswith("float"):
+        a[1, 4], b[1, 9] = np.nan, np.inf
+    full, quick = compare_arrays(a, b, TOLERANCE), compare_arrays(a, b, TOLERANCE, sums=False)
+    assert (quick.rmse, quick.cosine, quick.snr_db) == (None, None, None) and full.rmse is not None
+    assert replace(full, rmse=None, cosine=None, snr_db=None) == quick
