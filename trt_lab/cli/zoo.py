@@ -23,8 +23,9 @@ def run(
     json: JsonOption = False,
 ) -> int:
     """List the built-in models, or write one with its samples."""
-    chosen = [zoo.get(n) for n in (zoo.names() if name is None else (name,))]
-    written = [_write(model, out) for model in chosen] if out is not None else [None] * len(chosen)
+    known = zoo.entries()
+    chosen = list(known) if name is None else [e for e in known if e.name == name] or [zoo.get(name)]
+    written = [_write(zoo.get(entry.name), out) for entry in chosen] if out is not None else [None] * len(chosen)
     if json:
         models = [
             {

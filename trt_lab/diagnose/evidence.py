@@ -104,7 +104,7 @@ def gather(
     nan = any(bool(np.isnan(array).any()) for array in wrong)
     if info.op_type in QUANTISED:
         return Evidence("quantisation", "its scales decide its precision", *figures)
-    if (info.op_type in ("Softmax", "LogSoftmax") and nan) or (before_softmax and largest >= over):
+    if (info.op_type in ("Softmax", "LogSoftmax") and nan) or (before_softmax and _only_below(over, made)):
         text = f"a mask of magnitude {largest:.4g} becomes -Inf, and rows that are masked whole become NaN"
         return Evidence("masked softmax", text, *figures)
     if constants >= over or any(bool(np.isinf(inputs[name]).any()) for name in fixed if _is_float(inputs[name])):
@@ -142,6 +142,12 @@ def _largest(arrays: Iterable[np.ndarray]) -> float:
             finite = array[np.isfinite(array)]
             top = max(top, float(np.abs(finite).max())) if finite.size else top
     return top
+
+
+def _only_below(over: float, arrays: Iterable[np.ndarray]) -> bool:
+    """Whether numbers leave the range on the negative side only, as those of a mask do."""
+    sides = [(float(a.min()), float(a.max())) for a in arrays if a.dtype.kind == "f" and a.size]
+    return any(low <= -over for low, _ in sides) and all(high < over for _, high in sides)
 
 
 def _lost(array: np.ndarray, low: LowPrecision) -> int:

@@ -130,11 +130,18 @@ def find_sources(
     Without local errors the accumulated ones stand for them: a large error behind good inputs arose there.
 
     Args:
-        among: Only these nodes, such as those that must stay in FP32: an error in the middle can be harmless.
+        among: Only these nodes, those that must stay in FP32: an error in the middle can be harmless. An input is
+            then good unless one of them makes it with a large error of its own; what comes from an earlier fault,
+            which is repaired with this one, does not count.
     """
+    spoiled = {row.tensor for row in rows if among is not None and row.local_large and row.node in among}
     found: dict[NodeId, Source] = {}
     for row in rows:
-        if row.node is None or row.inputs_large or row.node in found or (among is not None and row.node not in among):
+        if row.node is None or row.node in found or (among is not None and row.node not in among):
+            continue
+        if among is None and row.inputs_large:
+            continue
+        if among is not None and spoiled.intersection(t for t in view.nodes[row.node].inputs if t):
             continue
         if row.local_large if row.local is not None else row.large:
             found[row.node] = Source(row.node, row.tensor, explain(view, row), row.evidence)

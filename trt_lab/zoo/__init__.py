@@ -6,23 +6,33 @@ from collections.abc import Callable
 from functools import cache
 
 from trt_lab.errors import UsageError
-from trt_lab.zoo.base import ZooModel
-from trt_lab.zoo.clean_cnn import make_clean_cnn
-from trt_lab.zoo.l2norm_overflow import make_l2norm_overflow
-from trt_lab.zoo.layernorm_overflow import make_layernorm_overflow
+from trt_lab.zoo.base import Entry, ZooModel
+from trt_lab.zoo.catalog import SPECS
+from trt_lab.zoo.clean_cnn import CLEAN_CNN, make_clean_cnn
+from trt_lab.zoo.l2norm_overflow import L2NORM_OVERFLOW, make_l2norm_overflow
+from trt_lab.zoo.layernorm_overflow import LAYERNORM_OVERFLOW, make_layernorm_overflow
 
-__all__ = ["ZooModel", "get", "names"]
+__all__ = ["Entry", "ZooModel", "entries", "get", "names"]
 
-_MAKERS: dict[str, Callable[[], ZooModel]] = {
-    "l2norm_overflow": make_l2norm_overflow,
-    "layernorm_overflow": make_layernorm_overflow,
-    "clean_cnn": make_clean_cnn,
+_MAKERS: dict[str, tuple[Entry, Callable[[], ZooModel]]] = {
+    entry.name: (entry, make)
+    for entry, make in (
+        (L2NORM_OVERFLOW, make_l2norm_overflow),
+        (LAYERNORM_OVERFLOW, make_layernorm_overflow),
+        (CLEAN_CNN, make_clean_cnn),
+        *((Entry(spec.name, spec.fault, spec.truth, spec.keep, spec.note), spec.make) for spec in SPECS),
+    )
 }
 
 
 def names() -> tuple[str, ...]:
     """Names of all models of the zoo."""
     return tuple(_MAKERS)
+
+
+def entries() -> tuple[Entry, ...]:
+    """What is known of all models without making them."""
+    return tuple(entry for entry, _ in _MAKERS.values())
 
 
 @cache
@@ -34,4 +44,4 @@ def get(name: str) -> ZooModel:
     """
     if name not in _MAKERS:
         raise UsageError(f"no zoo model '{name}'; there are: {', '.join(_MAKERS)}")
-    return _MAKERS[name]()
+    return _MAKERS[name][1]()

@@ -18,14 +18,13 @@ OPSET = 17
 
 
 @dataclass(frozen=True)
-class ZooModel:
-    """A small model whose fault is known.
+class Entry:
+    """What is known of a model without making it.
 
     Attributes:
         fault: One line; empty when there is none.
         truth: Nodes at which FP16 goes wrong.
         keep: Smallest region that must stay FP32 for the outputs to be right.
-        feeds: Four seeded samples, input name → array.
         note: What it teaches.
     """
 
@@ -33,9 +32,25 @@ class ZooModel:
     fault: str
     truth: tuple[NodeId, ...]
     keep: tuple[NodeId, ...]
+    note: str
+
+
+@dataclass(frozen=True)
+class ZooModel(Entry):
+    """A small model whose fault is known.
+
+    Attributes:
+        model: The model.
+        feeds: Four seeded samples, input name → array.
+    """
+
     model: Model
     feeds: list[dict[str, np.ndarray]]
-    note: str
+
+    @classmethod
+    def of(cls, entry: Entry, model: Model, feeds: list[dict[str, np.ndarray]]) -> ZooModel:
+        """The model of an entry."""
+        return cls(entry.name, entry.fault, entry.truth, entry.keep, entry.note, model, feeds)
 
 
 class GraphBuilder:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from trt_lab.zoo.base import GraphBuilder, ZooModel, make_feeds
+from trt_lab.zoo.base import Entry, GraphBuilder, ZooModel, make_feeds
+
+CLEAN_CNN = Entry(
+    name="clean_cnn",
+    fault="",
+    truth=(),
+    keep=(),
+    note="Nothing is wrong here: FP16 stays within 1e-3.",
+)
 
 
 def make_clean_cnn() -> ZooModel:
@@ -26,12 +34,8 @@ def make_clean_cnn() -> ZooModel:
     weight = graph.weight("fc.weight", graph.random.uniform(-bound, bound, (10, 32)))
     bias = graph.weight("fc.bias", graph.random.uniform(-bound, bound, 10))
     graph.node("/fc/Gemm", [tensor, weight, bias], "logits", alpha=1.0, beta=1.0, transB=1)
-    return ZooModel(
-        name="clean_cnn",
-        fault="",
-        truth=(),
-        keep=(),
-        model=graph.finish({"image": ("N", 3, 32, 32)}, {"logits": ("N", 10)}),
-        feeds=make_feeds("image", (1, 3, 32, 32), seed=3),
-        note="Nothing is wrong here: FP16 stays within 1e-3.",
+    return ZooModel.of(
+        CLEAN_CNN,
+        graph.finish({"image": ("N", 3, 32, 32)}, {"logits": ("N", 10)}),
+        make_feeds("image", (1, 3, 32, 32), seed=3),
     )

@@ -5,11 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from trt_lab.types import NodeId
-from trt_lab.zoo.base import GraphBuilder, ZooModel, make_feeds
+from trt_lab.zoo.base import Entry, GraphBuilder, ZooModel, make_feeds
 
 _CHANNELS = 24
 _LEVEL = 20_000.0
 """Level of the activations before the norm: they fit FP16 (65504), their squares and their norm do not."""
+
+
+_REGION = tuple(NodeId(name) for name in ("/Mul", "/ReduceSum", "/Add", "/Sqrt", "/Div"))
+
+L2NORM_OVERFLOW = Entry(
+    name="l2norm_overflow",
+    fault="/Mul squares activations near 20000: 4e8 leaves the range of FP16 (65504)",
+    truth=_REGION[:1],
+    keep=_REGION,
+    note="The infinity spreads to /Sqrt and divides everything to 0; no output is NaN. Keeping /Mul alone does not "
+    "help: the value must stay in FP32 until /Div brings it back into range.",
+)
 
 
 def make_l2norm_overflow() -> ZooModel:
@@ -41,14 +53,4 @@ def make_l2norm_overflow() -> ZooModel:
     bias = graph.weight("o.bias", graph.random.uniform(-bound, bound, 4))
     graph.node("/o/Conv", [tensor, head, bias], "y", kernel_shape=[1, 1], pads=[0] * 4, strides=[1, 1])
     model = graph.finish({"x": ("N", 3, 64, 64)}, {"y": ("N", 4, 64, 64)})
-    region = tuple(NodeId(name) for name in ("/Mul", "/ReduceSum", "/Add", "/Sqrt", "/Div"))
-    return ZooModel(
-        name="l2norm_overflow",
-        fault="/Mul squares activations near 20000: 4e8 leaves the range of FP16 (65504)",
-        truth=region[:1],
-        keep=region,
-        model=model,
-        feeds=make_feeds("x", (1, 3, 64, 64), seed=1),
-        note="The infinity spreads to /Sqrt and divides everything to 0; no output is NaN. Keeping /Mul alone does not "
-        "help: the value must stay in FP32 until /Div brings it back into range.",
-    )
+    return ZooModel.of(L2NORM_OVERFLOW, model, make_feeds("x", (1, 3, 64, 64), seed=1))

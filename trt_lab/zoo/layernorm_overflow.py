@@ -5,11 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from trt_lab.types import NodeId
-from trt_lab.zoo.base import GraphBuilder, ZooModel, make_feeds
+from trt_lab.zoo.base import Entry, GraphBuilder, ZooModel, make_feeds
 
 _WIDTH = 64
 _LEVEL = np.array([400.0, -400.0, 400.0, -400.0, 400.0, -400.0, 100.0, -100.0])
 """Offsets of the channels before the norm: they fit FP16, their squares (160000) do not, nor does their mean (121000)."""
+
+
+_REGION = tuple(NodeId(f"/norm/{name}") for name in ("Pow", "ReduceMean_1", "Add", "Sqrt"))
+
+LAYERNORM_OVERFLOW = Entry(
+    name="layernorm_overflow",
+    fault="/norm/Pow squares values near 400: 160000 leaves the range of FP16 (65504)",
+    truth=_REGION[:1],
+    keep=_REGION,
+    note="No LayerNormalization node is to be seen, yet the seven nodes under /norm are one. Variance becomes Inf, the "
+    "normalised value 0, and the output looks calm.",
+)
 
 
 def make_layernorm_overflow() -> ZooModel:
@@ -43,14 +55,4 @@ def make_layernorm_overflow() -> ZooModel:
     added = graph.node("/mlp/Add", [linear("/mlp/fc2", inner, (2 * _WIDTH, _WIDTH)), normal])
     linear("/head", added, (_WIDTH, 8), gain=0.4, output="y")
     model = graph.finish({"tokens": ("N", 16, 32)}, {"y": ("N", 16, 8)})
-    region = tuple(NodeId(f"/norm/{name}") for name in ("Pow", "ReduceMean_1", "Add", "Sqrt"))
-    return ZooModel(
-        name="layernorm_overflow",
-        fault="/norm/Pow squares values near 400: 160000 leaves the range of FP16 (65504)",
-        truth=region[:1],
-        keep=region,
-        model=model,
-        feeds=make_feeds("tokens", (1, 16, 32), seed=2),
-        note="No LayerNormalization node is to be seen, yet the seven nodes under /norm are one. Variance becomes Inf, the "
-        "normalised value 0, and the output looks calm.",
-    )
+    return ZooModel.of(LAYERNORM_OVERFLOW, model, make_feeds("tokens", (1, 16, 32), seed=2))
