@@ -77,3 +77,12 @@ class History:
         nbformat.write(notebook, temporary)
         temporary.replace(target)
         return target
+
+
+def opening_line(source: object, path: Path | None) -> str:
+    """The line that opens a session on `source`, a model that lies at `path`."""
+    if isinstance(source, str) and source.startswith("zoo:"):
+        return f"lab = trt_lab.Session({source!r})"
+    if path is not None:
+        return f"lab = trt_lab.Session({str(path)!r})"
+    return "lab = trt_lab.Session(my_model)  # the model was given as an object"

@@ -21,8 +21,10 @@ from trt_lab import backends
 from trt_lab.backends.jobs import Task
 from trt_lab.diagnose.check import Check
 from trt_lab.diagnose.locate import Region, Trial, find_region
+from trt_lab.diagnose.reduce import Reduced, ReduceTask, reduce
 from trt_lab.diagnose.task import SearchTask, search
 from trt_lab.edit.probe import Probed, add_probes
+from trt_lab.edit.schema import LowPrecision
 from trt_lab.errors import UsageError
 from trt_lab.graph.view import GraphView
 from trt_lab.model import Model
@@ -92,6 +94,13 @@ class Wish:
     resume: bool = False
 
 
+def low_precision(options: BuildOptions) -> LowPrecision:
+    """The low type that a search is about. Raises UsageError when the plan has none."""
+    if options.plan.default == "fp32":
+        raise UsageError("locate looks for nodes that a low precision spoils; say which: lab.use(precision='fp16')")
+    return options.plan.default
+
+
 def locate(means: Means, wish: Wish, on_progress: OnProgress) -> Finding:
     """Finds where the error of the plan's low type starts and which nodes must stay in FP32.
 
@@ -135,9 +144,21 @@ def locate(means: Means, wish: Wish, on_progress: OnProgress) -> Finding:
     return finding
 
 
+def reduce_model(means: Means, wish: Wish, out: Path, on_progress: OnProgress) -> Reduced:
+    """Writes the smallest part of the model that still fails, its golden inputs and outputs beside it.
+
+    Raises:
+        UsageError: The fault is not one of precision; the check is bad.
+        EditError: The part cannot be cut out.
+        BackendError, CancelledError: As the job ended.
+    """
+    with tempfile.TemporaryDirectory(prefix="trt-lab-") as scratch:
+        task = _search_task(means, wish, Path(scratch))
+        wanted = ReduceTask(task, str(out.absolute()))
+        return means.submit(Task(reduce, wanted, task.model_path, str(Path(scratch) / "out")), on_progress)
+
+
 def _search_task(means: Means, wish: Wish, scratch: Path) -> SearchTask:
-    precision = means.options.plan.default
-    assert precision != "fp32", "the session refuses it"
     path = means.model.save(scratch / "model.onnx")
     write_samples(scratch / "in", means.samples.feeds, which="inputs")
     golden = [means.golden.outputs(i) for i in range(means.golden.samples)]
@@ -147,7 +168,7 @@ def _search_task(means: Means, wish: Wish, scratch: Path) -> SearchTask:
         model_path=str(path),
         samples_dir=str(scratch / "in"),
         golden_dir=str(scratch / "golden"),
-        low=precision,
+        low=low_precision(means.options),
         tolerance=means.tolerance,
         check=wish.check,
         artifacts=str(wish.artifacts) if wish.artifacts is not None else None,

@@ -20,12 +20,13 @@ from trt_lab import backends, storage, zoo
 from trt_lab.activity import Activity, Status, scaled, silent
 from trt_lab.backends.worker import Worker, default_worker
 from trt_lab.diagnose.check import Check, CheckSource
+from trt_lab.diagnose.reduce import Reduced
 from trt_lab.edit.probe import Probed, add_probes
 from trt_lab.errors import UsageError
 from trt_lab.events import Events
 from trt_lab.graph.view import GraphView
-from trt_lab.history import History
-from trt_lab.locating import Means, Wish, locate
+from trt_lab.history import History, opening_line
+from trt_lab.locating import Means, Wish, locate, low_precision, reduce_model
 from trt_lab.model import Model, ModelSource
 from trt_lab.options import ShapeArgument, change_options
 from trt_lab.record import Record, is_record
@@ -127,7 +128,7 @@ class Session:
             self._records: list[Record] = []
             self._finding: Finding | None = None
             self._activity.status = Status("idle", "not built yet")
-            self._history = History("import trt_lab", _opening_line(source, opened))
+            self._history = History("import trt_lab", opening_line(source, opened.path))
 
     @property
     def model(self) -> Model:
@@ -330,7 +331,7 @@ class Session:
 
     def start_locate(self) -> None:
         """`locate` in a thread. Raises UsageError when something is running or the precision is fp32."""
-        self._low_precision()
+        low_precision(self._options)
         self._activity.start("locate", lambda: self.locate(silent))
 
     def cancel(self) -> None:
@@ -399,34 +400,43 @@ class Session:
         Raises:
             UsageError: The precision is fp32; the check is bad; the steps belong to another search.
         """
-        precision = self._low_precision()
+        precision = low_precision(self._options)
         with self._history.action("lab.locate()"), self._activity.doing("locate"):
             wish = Wish(Check.of(check) if check is not None else None, Path(artifacts) if artifacts else None, resume)
-            finding = self._locate(precision, wish, on_progress or silent)
-            self._finding = finding
+            report = on_progress or silent
+            finding = self._finding = locate(self._means(precision, report), wish, scaled(report, 0.1, 1.0))
         self._notify("finding")
         self._activity.set(Status("done", finding.headline))
         return finding
 
-    def _low_precision(self) -> Precision:
-        precision = self._options.plan.default
-        if precision == "fp32":
-            raise UsageError("locate looks for nodes that a low precision spoils; say which: lab.use(precision='fp16')")
-        return precision
+    def reduce(
+        self, out: str | Path, on_progress: OnProgress | None = None, *, check: CheckSource | None = None
+    ) -> Reduced:
+        """Writes the smallest part of the model that still fails to `out`, its golden inputs and outputs beside it.
 
-    def _locate(self, precision: Precision, wish: Wish, report: OnProgress) -> Finding:
-        golden = self._golden(scaled(report, 0.0, 0.1))
-        report = scaled(report, 0.1, 1.0)
-        options = replace(self._options, plan=PrecisionPlan(precision))
-        means = Means(
-            self._model, golden, self.samples, options, self._tolerance,
+        Raises:
+            UsageError: The precision is fp32; the fault is not one of precision; the check is bad.
+            EditError: The part cannot be cut out.
+        """
+        precision = low_precision(self._options)
+        with self._history.action(f"lab.reduce({str(out)!r})"), self._activity.doing("reduce"):
+            report = on_progress or silent
+            wish = Wish(Check.of(check) if check is not None else None)
+            return reduce_model(self._means(precision, report), wish, Path(out), scaled(report, 0.1, 1.0))
+
+    def _means(self, precision: Precision, report: OnProgress) -> Means:
+        return Means(
+            self._model,
+            self._golden(scaled(report, 0.0, 0.1)),
+            self.samples,
+            replace(self._options, plan=PrecisionPlan(precision)),
+            self._tolerance,
             run=lambda probed, options, role: self._run(probed, options, role, silent),
             diff=lambda engine, reference: make_diff(self._view, engine, reference, self._tolerance),
             submit=lambda task, on_progress: run_task(
                 self._worker, task, self._telling(on_progress), self._activity.submitted
             ),
-        )  # fmt: skip
-        return locate(means, wish, report)
+        )
 
     @property
     def finding(self) -> Finding | None:
@@ -492,11 +502,3 @@ class Session:
         self._events.tell(change)
         if change not in ("status", "code"):
             self._events.tell("code")
-
-
-def _opening_line(source: ModelSource, model: Model) -> str:
-    if isinstance(source, str) and source.startswith("zoo:"):
-        return f"lab = trt_lab.Session({source!r})"
-    if model.path is not None:
-        return f"lab = trt_lab.Session({str(model.path)!r})"
-    return "lab = trt_lab.Session(my_model)  # the model was given as an object"

@@ -9,7 +9,7 @@ import click
 import typer
 
 from trt_lab import __version__
-from trt_lab.cli import build, compare, demo, doctor, golden, lab, locate, report, zoo
+from trt_lab.cli import build, compare, demo, doctor, golden, lab, locate, reduce, report, zoo
 from trt_lab.cli.output import ERROR, print_error, print_line
 from trt_lab.errors import TrtLabError
 
@@ -20,7 +20,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (lab, demo, doctor, golden, build, compare, locate, zoo, report):
+for command in (lab, demo, doctor, golden, build, compare, locate, reduce, zoo, report):
     app.command(command.NAME)(command.run)
 
 

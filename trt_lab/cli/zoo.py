@@ -11,6 +11,7 @@ from trt_lab import zoo
 from trt_lab.cli.arguments import JsonOption
 from trt_lab.cli.output import print_json, print_line, print_table
 from trt_lab.tensors import write_npz
+from trt_lab.types import JsonValue
 
 NAME = "zoo"
 
@@ -27,7 +28,7 @@ def run(
     chosen = list(known) if name is None else [e for e in known if e.name == name] or [zoo.get(name)]
     written = [_write(zoo.get(entry.name), out) for entry in chosen] if out is not None else [None] * len(chosen)
     if json:
-        models = [
+        models: list[JsonValue] = [
             {
                 "name": m.name,
                 "fault": m.fault,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +86,7 @@ class Search:
         self._journal = Journal(Path(task.artifacts) if task.artifacts else None, task.key, resume=task.resume)
         samples = open_samples(task.samples_dir)
         self._golden = [dict(sample) for sample in open_samples(task.golden_dir, which="outputs")]
-        self._run = Evaluator(Model.load(task.model_path), task.low, [dict(sample) for sample in samples])
+        self.evaluator = Evaluator(Model.load(task.model_path), task.low, [dict(sample) for sample in samples])
         self._order = list(range(len(samples)))
         self._notes: list[str] = []
         self._tried = 0
@@ -94,7 +94,7 @@ class Search:
     @property
     def view(self) -> GraphView:
         """Graph of the model that is run: local functions are inlined."""
-        return self._run.view
+        return self.evaluator.view
 
     def run(self) -> SearchFound:
         """The whole search."""
@@ -104,7 +104,7 @@ class Search:
             return SearchFound(True, True, (), (), None, None, tuple(self._notes), self._journal.reused)
         errors = self._sweep()
         suspects = list(dict.fromkeys(row.node for row in errors if row.local_large and row.node is not None))
-        region = find_region(self.view, None, self._trial, suspects=suspects, able=self._run.lowerable)
+        region = find_region(self.view, None, self._trial, suspects=suspects, able=self.evaluator.lowerable)
         region = replace(region, trials=(nothing, *region.trials))
         fp32 = bool(region.keep_fp32)
         if not fp32:
@@ -122,7 +122,7 @@ class Search:
             False,
             fp32,
             tuple(self._named(row) for row in errors),
-            tuple(replace(source, node=self._name(source.node)) for source in sources),
+            tuple(replace(source, node=self.name(source.node)) for source in sources),
             self._named_region(region),
             pair,
             tuple(self._notes),
@@ -134,7 +134,7 @@ class Search:
     def _trial(self, keep: tuple[NodeId, ...]) -> Trial:
         self._tried += 1
         self._tell(Progress("locate", None, f"try {self._tried}: {_count(len(keep))} in FP32"))
-        names = [self._name(node) for node in keep]
+        names = [self.name(node) for node in keep]
 
         def do() -> JsonValue:
             passes, error = self._judged(keep)
@@ -162,7 +162,7 @@ class Search:
 
     def _outputs(self, keep: Collection[NodeId], sample: int) -> dict[str, np.ndarray]:
         wanted = [t for t in self.view.outputs if t in self._golden[sample]]
-        return {str(tensor): value for tensor, value in self._run.outputs(keep, sample, wanted).items()}
+        return {str(tensor): value for tensor, value in self.evaluator.outputs(keep, sample, wanted).items()}
 
     def _blind(self) -> list[str]:
         """What to say when nothing fails: the check may not look."""
@@ -194,21 +194,17 @@ class Search:
     def _sweep(self) -> tuple[TensorError, ...]:
         accumulated: dict[str, TensorStats] = {}
         alone: dict[str, TensorStats] = {}
-        count = len(self._run.samples) * len(self._run.nodes)
+        count = len(self.evaluator.samples) * len(self.evaluator.nodes)
         done = 0
-        for sample in range(len(self._run.samples)):
-            for values in self._run.sweep(sample):
+        for sample in range(len(self.evaluator.samples)):
+            for values in self.evaluator.sweep(sample):
                 done += 1
-                self._tell(Progress("locate", 0.05 + 0.45 * done / count, f"errors of {self._name(values.node)}"))
+                self._tell(Progress("locate", 0.05 + 0.45 * done / count, f"errors of {self.name(values.node)}"))
                 for tensor, golden in values.golden.items():
                     _keep_worst(accumulated, tensor, values.low[tensor], golden, self._task.tolerance, sample)
-                    if values.node in self._lowerable:
+                    if values.node in self.evaluator.candidates:
                         _keep_worst(alone, tensor, values.alone[tensor], golden, self._task.tolerance, sample)
         return tensor_errors(self.view, accumulated.values(), alone)
-
-    @property
-    def _lowerable(self) -> Collection[NodeId]:
-        return self._run.candidates
 
     def _with_evidence(self, errors: Sequence[TensorError], nodes: Collection[NodeId]) -> tuple[TensorError, ...]:
         """Evidence of `nodes`, each on the sample where its local error is worst."""
@@ -219,7 +215,7 @@ class Search:
         found = list(errors)
         for sample, places in wanted.items():
             self._tell(Progress("locate", 0.9, f"evidence on sample {sample}"))
-            for values in self._run.sweep(sample):
+            for values in self.evaluator.sweep(sample):
                 place = places.get(values.node)
                 if place is not None:
                     found[place] = replace(found[place], evidence=self._evidence(values, sample))
@@ -256,8 +252,7 @@ class Search:
         """Where no single node of the region has a large error of its own: its first node, with its evidence."""
         for row in errors:
             if row.node is not None and row.node == kept[0]:
-                many = len(kept) > 1
-                text = f", and {len(kept)} nodes add to it" if many else ""
+                text = f", and {len(kept)} nodes add to it" if len(kept) > 1 else ""
                 because = f" ({row.evidence.kind}: {row.evidence.text})" if row.evidence is not None else ""
                 op = self.view.nodes[row.node].op_type
                 why = f"{row.node} ({op}): its rounding grows into the error{text}{because}"
@@ -267,7 +262,7 @@ class Search:
     def _pair(self, source: Source, errors: Sequence[TensorError]) -> tuple[np.ndarray, np.ndarray] | None:
         row = next(row for row in errors if row.tensor == source.tensor)
         sample = row.local.sample if row.local is not None else row.stats.sample
-        for values in self._run.sweep(sample):
+        for values in self.evaluator.sweep(sample):
             if values.node == source.node:
                 golden, low = values.golden[source.tensor], values.alone[source.tensor]
                 return (np.array(golden), np.array(low)) if isinstance(golden, np.ndarray) else None
@@ -275,15 +270,16 @@ class Search:
 
     # --- names of the model given ------------------------------------------------------------
 
-    def _name(self, node: NodeId) -> NodeId:
-        return self._run.names.get(node, node)
+    def name(self, node: NodeId) -> NodeId:
+        """Id of a node in the model given."""
+        return self.evaluator.names.get(node, node)
 
     def _named(self, row: TensorError) -> TensorError:
-        return replace(row, node=self._name(row.node) if row.node is not None else None)
+        return replace(row, node=self.name(row.node) if row.node is not None else None)
 
     def _named_region(self, region: Region) -> Region:
-        trials = tuple(replace(t, keep_fp32=tuple(self._name(n) for n in t.keep_fp32)) for t in region.trials)
-        return replace(region, keep_fp32=tuple(self._name(n) for n in region.keep_fp32), trials=trials)
+        trials = tuple(replace(t, keep_fp32=tuple(self.name(n) for n in t.keep_fp32)) for t in region.trials)
+        return replace(region, keep_fp32=tuple(self.name(n) for n in region.keep_fp32), trials=trials)
 
 
 def _keep_worst(
@@ -306,17 +302,3 @@ def _badness(stats: TensorStats) -> tuple[bool, int, float]:
 
 def _count(number: int) -> str:
     return "1 node" if number == 1 else f"{number} nodes"
-
-
-def stats_json(row: TensorError) -> dict[str, JsonValue]:
-    """One line of the evidence table, for JSON."""
-    local = row.local
-    return {
-        "tensor": row.tensor,
-        "node": row.node,
-        "snr_db": row.stats.snr_db,
-        "max_abs": row.stats.max_abs,
-        "local_snr_db": local.snr_db if local is not None else None,
-        "local_max_abs": local.max_abs if local is not None else None,
-        **({"evidence": asdict(row.evidence)} if row.evidence is not None else {}),
-    }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ class Scope:
         self._count: dict[str, int] = {}
         self._weights = 0
 
-    def add(self, op: str, *inputs: str | float | np.ndarray, **attributes: object) -> str:
+    def add(self, op: str, *inputs: str | float | np.ndarray, **attributes: Any) -> str:
         """Adds a node; numbers and arrays among the inputs become weights. Returns the output's name."""
         number = self._count.get(op, 0)
         self._count[op] = number + 1
