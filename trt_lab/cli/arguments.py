@@ -7,9 +7,6 @@ from typing import Annotated
 
 import typer
 
-from trt_lab.options import parse_shape_options
-from trt_lab.session import Session
-
 ModelArgument = Annotated[str, typer.Argument(help="ONNX file, or zoo:NAME for a built-in model.", metavar="MODEL")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, logs on stderr.")]
 InputsOption = Annotated[
@@ -36,24 +33,3 @@ CheckOption = Annotated[
 ]
 CheckSecondsOption = Annotated[float, typer.Option("--check-seconds", min=0.1, help="Limit of one run of the command.")]
 DeviceOption = Annotated[int, typer.Option("--device", min=0, help="Number of the GPU.")]
-
-
-def open_session(
-    model: str,
-    *,
-    inputs: Path | None = None,
-    samples: int = 4,
-    seed: int = 0,
-    shapes: list[str] | None = None,
-    records: Path | None = None,
-) -> Session:
-    """A session on `model` with shapes and samples set; a zoo model keeps its own samples unless told otherwise."""
-    session = Session(model, records=records)
-    if shapes:
-        ranges = parse_shape_options(shapes)
-        session.use(shapes={r.name: (r.min, r.opt, r.max) for r in ranges})
-    if inputs is not None:
-        session.feed(inputs)
-    elif not model.startswith("zoo:") or (samples, seed) != (4, 0):
-        session.feed(samples, seed=seed)
-    return session

@@ -19,8 +19,8 @@ from trt_lab.cli.arguments import (
     SamplesOption,
     SeedOption,
     ShapesOption,
-    open_session,
 )
+from trt_lab.cli.opening import open_session
 from trt_lab.cli.output import print_json, print_line, show_progress
 
 NAME = "build"

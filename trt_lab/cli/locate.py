@@ -19,8 +19,8 @@ from trt_lab.cli.arguments import (
     SamplesOption,
     SeedOption,
     ShapesOption,
-    open_session,
 )
+from trt_lab.cli.opening import open_session
 from trt_lab.cli.output import FINDING, FINE, print_json, print_line, show_progress
 from trt_lab.diagnose.check import COMMAND_SECONDS, Check
 from trt_lab.edit.precision import typed

@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Annotated
 
 import click
 import typer
+from typer.core import TyperGroup
 
 from trt_lab import __version__
-from trt_lab.cli import build, compare, demo, doctor, golden, lab, locate, reduce, report, zoo
 from trt_lab.cli.output import ERROR, print_error, print_line
 from trt_lab.errors import TrtLabError
 
+COMMANDS = ("lab", "demo", "doctor", "golden", "build", "compare", "locate", "reduce", "zoo", "report")
+"""In the order of the help. Each is a module of this package with a function `run`."""
+
+
+class _Commands(TyperGroup):
+    """Imports a command when it is asked for: most need no session, and a start costs what is imported."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, in the order of the help."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, None when there is none."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"trt_lab.cli.{cmd_name.replace('-', '_')}")
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        alone.command(cmd_name)(module.run)
+        return typer.main.get_command(alone)
+
+
 app = typer.Typer(
     name="trt-lab",
+    cls=_Commands,
     help="Why does the engine give other numbers than the ONNX model, which nodes are to blame, where does the time go?",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (lab, demo, doctor, golden, build, compare, locate, reduce, zoo, report):
-    app.command(command.NAME)(command.run)
 
 
 def _show_version(wanted: bool) -> None:

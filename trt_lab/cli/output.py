@@ -48,6 +48,11 @@ def print_error(message: str) -> None:
     sys.stderr.write(f"trt-lab: {' '.join(message.split())}\n")
 
 
+def print_note(message: str) -> None:
+    """One line on stderr beside the results."""
+    sys.stderr.write(f"{' '.join(message.split())}\n")
+
+
 @contextmanager
 def show_progress(*, quiet: bool = False) -> Iterator[OnProgress]:
     """A progress bar on stderr where that is a terminal; else nothing."""

@@ -72,7 +72,7 @@ def write_safetensors(
     own: dict[str, Any] = {}
     blobs: list[tuple[str, np.ndarray]] = []
     for name, array in arrays.items():
-        tag, stored, note = _encoded(target, name, np.asarray(array))
+        tag, stored, note = encode(target, name, np.asarray(array))
         if note is not None:
             own[name] = note
         header[name] = {"dtype": tag, "shape": list(stored.shape)}
@@ -118,7 +118,7 @@ def _unit(array: np.ndarray) -> int:
     return array.dtype.itemsize // 2 if array.dtype.kind == "c" else array.dtype.itemsize
 
 
-def _encoded(path: Path, name: str, array: np.ndarray) -> tuple[str, np.ndarray, dict[str, Any] | None]:
+def encode(path: Path, name: str, array: np.ndarray) -> tuple[str, np.ndarray, dict[str, Any] | None]:
     """Tag, contiguous little-endian array to store, and what the header's metadata must add."""
     if not isinstance(name, str):
         raise RecordError(f"{path}: tensor names are text, not {type(name).__name__}; rename {name!r}")
