@@ -20,6 +20,7 @@ import numpy as np
 from trt_lab import backends
 from trt_lab.backends.jobs import Task
 from trt_lab.diagnose.check import Check
+from trt_lab.diagnose.journal import Journal
 from trt_lab.diagnose.locate import Region, Trial, find_region
 from trt_lab.diagnose.reduce import Reduced, ReduceTask, reduce
 from trt_lab.diagnose.task import SearchTask, search
@@ -112,7 +113,8 @@ def locate(means: Means, wish: Wish, on_progress: OnProgress) -> Finding:
     if wish.resume and wish.artifacts is None:
         raise UsageError("to go on with a search, name the folder of its steps (artifacts)")
     emulated = BuildOptions(plan=PrecisionPlan(means.options.plan.default), profile_runs=0, shapes=means.options.shapes)
-    before = _build(means, emulated, ())
+    journal = Journal(wish.artifacts, search_key(means, wish), resume=wish.resume)
+    before = _build(means, journal, emulated, ())
     with tempfile.TemporaryDirectory(prefix="trt-lab-") as scratch:
         task = _search_task(means, wish, Path(scratch))
         on_progress(Progress("locate", 0.1, "search"))
@@ -122,7 +124,7 @@ def locate(means: Means, wish: Wish, on_progress: OnProgress) -> Finding:
         verdict="same" if found.passes else "differs",
         precision=means.options.plan.default,
         before=before,
-        after=_build(means, emulated, kept) if kept else None,
+        after=_build(means, journal, emulated, kept) if kept else None,
         source=found.sources[0] if found.sources else None,
         region=found.region,
         errors=found.errors,
@@ -136,7 +138,7 @@ def locate(means: Means, wish: Wish, on_progress: OnProgress) -> Finding:
         check=str(wish.check) if wish.check is not None else "",
     )
     if means.options.backend != emulated.backend:
-        finding = _prove(means, wish, finding, on_progress)
+        finding = _prove(means, wish, journal, finding, on_progress)
     finding = replace(finding, seconds=time.monotonic() - started)
     if wish.artifacts is not None:
         text = json.dumps(finding.as_json(), indent=2, allow_nan=False)
@@ -172,7 +174,7 @@ def _search_task(means: Means, wish: Wish, scratch: Path) -> SearchTask:
         tolerance=means.tolerance,
         check=wish.check,
         artifacts=str(wish.artifacts) if wish.artifacts is not None else None,
-        resume=wish.resume,
+        resume=wish.artifacts is not None,  # the caller began the file
         key=search_key(means, wish),
     )
 
@@ -183,7 +185,7 @@ def search_key(means: Means, wish: Wish) -> dict[str, JsonValue]:
     options = json.loads(json.dumps(asdict(replace(means.options, plan=PrecisionPlan(means.options.plan.default)))))
     return {
         "model": means.model.hash,
-        "options": options,
+        **{f"options.{name}": value for name, value in options.items()},
         "tolerance": [means.tolerance.atol, means.tolerance.rtol],
         "check": str(wish.check) if wish.check is not None else None,
         "samples": [_digest(feed) for feed in means.samples.feeds],
@@ -199,11 +201,16 @@ def _digest(feed: Mapping[str, np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def _build(means: Means, options: BuildOptions, keep: tuple[NodeId, ...]) -> Diff:
-    """Builds the clean model, without probes, with `keep` in FP32."""
+def _build(means: Means, journal: Journal, options: BuildOptions, keep: tuple[NodeId, ...]) -> Diff:
+    """Builds the clean model, without probes, with `keep` in FP32; one step, which leaves a record."""
     kept = replace(options, plan=replace(options.plan, keep_fp32=keep))
-    engine = means.run(add_probes(means.model, ()), kept, "engine")
-    return means.diff(engine, means.golden).restricted(GraphView.of(means.model).outputs)
+
+    def do() -> JsonValue:
+        return str(means.run(add_probes(means.model, ()), kept, "engine").path)
+
+    path = journal.step(f"build {options.backend} {json.dumps(keep)}", do)
+    record = Record.open(str(path)) if Path(str(path)).exists() else Record.open(str(do()))
+    return means.diff(record, means.golden).restricted(GraphView.of(means.model).outputs)
 
 
 # --- proof on engines --------------------------------------------------------------------
@@ -213,7 +220,7 @@ class _EnoughError(Exception):
     """`MOST_BUILDS` were built."""
 
 
-def _prove(means: Means, wish: Wish, finding: Finding, on_progress: OnProgress) -> Finding:
+def _prove(means: Means, wish: Wish, journal: Journal, finding: Finding, on_progress: OnProgress) -> Finding:
     """Builds the clean engine, all low and repaired; where it contradicts the emulation, the engine decides."""
     info = backends.get(means.options.backend).info()
     if not (info.can_build and info.can_run):
@@ -221,7 +228,7 @@ def _prove(means: Means, wish: Wish, finding: Finding, on_progress: OnProgress) 
             f"not proved on an engine: '{info.name}' cannot {'run' if info.can_build else 'build'} here ({info.reason})"
         )
         return replace(finding, notes=(*finding.notes, note))
-    engines = _Engines(means, wish, on_progress)
+    engines = _Engines(means, wish, journal, on_progress)
     before, bad = engines.attempt(())
     notes = list(finding.notes)
     if not bad:
@@ -268,8 +275,8 @@ def _prove(means: Means, wish: Wish, finding: Finding, on_progress: OnProgress) 
 class _Engines:
     """Engines of one search, each set built once."""
 
-    def __init__(self, means: Means, wish: Wish, on_progress: OnProgress) -> None:
-        self._means, self._check, self._tell = means, wish.check, on_progress
+    def __init__(self, means: Means, wish: Wish, journal: Journal, on_progress: OnProgress) -> None:
+        self._means, self._check, self._journal, self._tell = means, wish.check, journal, on_progress
         self._options = replace(means.options, profile_runs=0)
         self.diffs: dict[frozenset[NodeId], Diff] = {}
         self.trials: tuple[Trial, ...] = ()
@@ -279,7 +286,7 @@ class _Engines:
     def attempt(self, keep: tuple[NodeId, ...]) -> tuple[Diff, bool]:
         """The engine with `keep` in FP32, and whether it is bad."""
         self._tell(Progress("prove", None, f"engine {self.built + 1}: {len(keep)} nodes in FP32"))
-        diff = _build(self._means, self._options, keep)
+        diff = _build(self._means, self._journal, self._options, keep)
         self.built += 1
         self.diffs[frozenset(keep)] = diff
         bad = diff.verdict != "same"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -192,6 +192,13 @@ class Search:
     # --- the two error columns -------------------------------------------------------------
 
     def _sweep(self) -> tuple[TensorError, ...]:
+        """Both errors of every tensor; one step."""
+        result = self._journal.step("errors", self._measure)
+        assert isinstance(result, dict)
+        accumulated, alone = ([_stats_of(line) for line in _lines(result[name])] for name in ("accumulated", "local"))
+        return tensor_errors(self.view, accumulated, {stats.name: stats for stats in alone})
+
+    def _measure(self) -> JsonValue:
         accumulated: dict[str, TensorStats] = {}
         alone: dict[str, TensorStats] = {}
         count = len(self.evaluator.samples) * len(self.evaluator.nodes)
@@ -204,21 +211,30 @@ class Search:
                     _keep_worst(accumulated, tensor, values.low[tensor], golden, self._task.tolerance, sample)
                     if values.node in self.evaluator.candidates:
                         _keep_worst(alone, tensor, values.alone[tensor], golden, self._task.tolerance, sample)
-        return tensor_errors(self.view, accumulated.values(), alone)
+        return {name: [_json(asdict(s)) for s in found.values()] for name, found in
+                (("accumulated", accumulated), ("local", alone))}  # fmt: skip
 
     def _with_evidence(self, errors: Sequence[TensorError], nodes: Collection[NodeId]) -> tuple[TensorError, ...]:
-        """Evidence of `nodes`, each on the sample where its local error is worst."""
+        """Evidence of `nodes`, each on the sample where its local error is worst; one step."""
         wanted: dict[int, dict[NodeId, int]] = {}
         for index, row in enumerate(errors):
             if row.node is not None and row.node in nodes and row.local is not None:
                 wanted.setdefault(row.local.sample, {}).setdefault(row.node, index)
+
+        def do() -> JsonValue:
+            seen: dict[str, JsonValue] = {}
+            for sample, places in wanted.items():
+                self._tell(Progress("locate", 0.9, f"evidence on sample {sample}"))
+                for values in self.evaluator.sweep(sample):
+                    if values.node in places:
+                        seen[str(places[values.node])] = _json(asdict(self._evidence(values, sample)))
+            return seen
+
+        result = self._journal.step("evidence", do)
+        assert isinstance(result, dict)
         found = list(errors)
-        for sample, places in wanted.items():
-            self._tell(Progress("locate", 0.9, f"evidence on sample {sample}"))
-            for values in self.evaluator.sweep(sample):
-                place = places.get(values.node)
-                if place is not None:
-                    found[place] = replace(found[place], evidence=self._evidence(values, sample))
+        for place, line in result.items():
+            found[int(place)] = replace(found[int(place)], evidence=Evidence(**cast("dict[str, Any]", line)))
         return tuple(found)
 
     def _evidence(self, values: NodeValues, sample: int) -> Evidence:
@@ -298,6 +314,21 @@ def _badness(stats: TensorStats) -> tuple[bool, int, float]:
     broken = stats.nan_only_a + stats.nan_only_b + stats.inf_mismatch
     snr = -stats.snr_db if stats.snr_db is not None else (float("-inf") if stats.exact else float("inf"))
     return stats.shape_a != stats.shape_b, broken, snr
+
+
+def _json(values: dict[str, Any]) -> JsonValue:
+    """The values as JSON gives them back, so that a step taken over is no different from one just done."""
+    return json.loads(json.dumps(values, allow_nan=False))
+
+
+def _lines(value: JsonValue) -> list[dict[str, Any]]:
+    assert isinstance(value, list)
+    return cast("list[dict[str, Any]]", value)
+
+
+def _stats_of(line: Mapping[str, Any]) -> TensorStats:
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in line.items()}
+    return TensorStats(**values)
 
 
 def _count(number: int) -> str:
