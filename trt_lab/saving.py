@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from trt_lab.backends.onnxruntime.stream import CHUNK_BYTES, Plan, plan_stream, stream
 from trt_lab.errors import RecordError
 from trt_lab.graph.view import GraphView
 from trt_lab.model import Model
 from trt_lab.samples.sets import Samples
-from trt_lab.tensors import streaming, write_safetensors
-from trt_lab.types import OnProgress, Progress
+from trt_lab.tensors import TensorStream, streaming, write_safetensors
+from trt_lab.types import OnProgress, Progress, TensorId
 
 SPARE_BYTES = 64 << 20
 """Room that is left on the disk."""
@@ -71,11 +75,32 @@ def save_all(
         place.mkdir(parents=True, exist_ok=True)
         write_safetensors(place / "inputs.safetensors", feed)
         with streaming(place / "outputs.safetensors", names, metadata={"model": model.name}) as out:
-            for name, array in stream(runnable, feed, plan, _share(on_progress, index, samples.count)):
-                out.add(name, array)
-                shapes.setdefault(name, array.shape)
+            for name, shape in _written(
+                stream(runnable, feed, plan, _share(on_progress, index, samples.count)), out, limit_bytes
+            ):
+                shapes.setdefault(name, shape)
         written += out.bytes
     return Saved(folder, samples.count, shapes, written, max(len(plan.parts) for plan in plans), plans[0].notes)
+
+
+def _written(
+    tensors: Iterable[tuple[TensorId, np.ndarray]], out: TensorStream, limit_bytes: int
+) -> Iterator[tuple[TensorId, tuple[int, ...]]]:
+    """Writes in a thread while the next part runs, at most `limit_bytes` behind. Gives names and shapes."""
+    waiting: deque[tuple[Future[None], int]] = deque()
+    behind = 0
+    with ThreadPoolExecutor(1) as writer:
+        for name, array in tensors:
+            waiting.append((writer.submit(out.add, name, array), array.nbytes))
+            behind += array.nbytes
+            while behind > limit_bytes or (waiting and waiting[0][0].done()):
+                done, size = waiting.popleft()
+                done.result()
+                behind -= size
+            yield name, array.shape
+            del array
+        for done, _ in waiting:
+            done.result()
 
 
 def _check_room(folder: Path, needed: int) -> None:

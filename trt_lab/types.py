@@ -237,6 +237,31 @@ class LogLine:
     time_s: float | None = None
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What a job found. The outputs lie in `out_dir/samples/NNN/outputs.safetensors`.
+
+    Attributes:
+        layers, facts, log: See `backends.base.Built`; the log holds the lines of build and run.
+        times, latency_ms: See `backends.base.Profile`; empty when no profile was asked for.
+        build_s: Seconds of the build alone. run_s: of running all samples once.
+        output_names: In the engine's order, those that were saved.
+        samples: How many samples were run.
+        engine_file: Name of the serialized engine in `out_dir`, None when the backend has none.
+    """
+
+    layers: tuple[LayerInfo, ...]
+    times: tuple[LayerTime, ...]
+    latency_ms: tuple[float, ...]
+    log: tuple[LogLine, ...]
+    build_s: float
+    run_s: float
+    facts: Mapping[str, JsonValue] = field(default_factory=dict)
+    output_names: tuple[str, ...] = ()
+    samples: int = 0
+    engine_file: str | None = None
+
+
 # --- numbers ----------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ import pickle
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -21,7 +21,7 @@ from trt_lab.backends.base import Built, Profile, Runner
 from trt_lab.errors import BackendError, CancelledError, InputError, RunError, TrtLabError
 from trt_lab.model import Model
 from trt_lab.tensors import open_samples, write_safetensors
-from trt_lab.types import BuildOptions, JsonValue, LayerInfo, LayerTime, LogLine, OnProgress, Progress
+from trt_lab.types import BuildOptions, OnProgress, Outcome, Progress
 
 BUILD_SHARE = 0.7
 RUN_SHARE = 0.2
@@ -51,31 +51,6 @@ class Request:
     samples_dir: str
     out_dir: str
     keep: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a job found. The outputs lie in `out_dir/samples/NNN/outputs.safetensors`.
-
-    Attributes:
-        layers, facts, log: See `base.Built`; the log holds the lines of build and run.
-        times, latency_ms: See `base.Profile`; empty when no profile was asked for.
-        build_s: Seconds of the build alone. run_s: of running all samples once.
-        output_names: In the engine's order, those that were saved.
-        samples: How many samples were run.
-        engine_file: Name of the serialized engine in `out_dir`, None when the backend has none.
-    """
-
-    layers: tuple[LayerInfo, ...]
-    times: tuple[LayerTime, ...]
-    latency_ms: tuple[float, ...]
-    log: tuple[LogLine, ...]
-    build_s: float
-    run_s: float
-    facts: Mapping[str, JsonValue] = field(default_factory=dict)
-    output_names: tuple[str, ...] = ()
-    samples: int = 0
-    engine_file: str | None = None
 
 
 @dataclass(frozen=True)

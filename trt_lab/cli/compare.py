@@ -10,7 +10,7 @@ import typer
 from trt_lab.cli.arguments import AtolOption, JsonOption, RtolOption
 from trt_lab.cli.output import FINDING, FINE, print_json, print_line, print_table
 from trt_lab.compare.sides import compare_sides, comparison_json, open_side
-from trt_lab.results import summarize
+from trt_lab.compare.words import summarize
 from trt_lab.types import Tolerance
 
 NAME = "compare"

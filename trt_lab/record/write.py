@@ -15,7 +15,6 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from trt_lab.backends.jobs import Outcome
 from trt_lab.errors import RecordError
 from trt_lab.model import Model
 from trt_lab.record.engine_files import layers_json, log_jsonl, profile_json
@@ -37,7 +36,7 @@ from trt_lab.record.schema import (
 )
 from trt_lab.tensors import write_safetensors
 from trt_lab.tensors.atomic import fsync_folder
-from trt_lab.types import BuildOptions, LogLine, TensorId
+from trt_lab.types import BuildOptions, LogLine, Outcome, TensorId
 
 COPY_MODEL_BELOW = 200 << 20
 """Larger models are not copied into the record: it names their hash and where they were read from."""

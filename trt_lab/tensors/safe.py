@@ -13,7 +13,7 @@ import json
 import math
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,24 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     return arrays
 
 
+def safetensors_loaders(path: str | os.PathLike[str]) -> dict[str, Callable[[], np.ndarray]]:
+    """One function a tensor that maps it when called: what is no longer looked at takes no memory.
+
+    Raises:
+        RecordError: See `read_safetensors`; the whole header is checked at once.
+    """
+    source = Path(path)
+    view, header, start = _mapped(source)
+    notes = _own_notes(source, header.pop("__metadata__", None) or {})
+    for name, entry in header.items():
+        _tensor(source, view, start, name, entry, notes.get(name))
+
+    def loader(name: str) -> Callable[[], np.ndarray]:
+        return lambda: _tensor(source, _map(source), start, name, header[name], notes.get(name))
+
+    return {name: loader(name) for name in header}
+
+
 def _unit(array: np.ndarray) -> int:
     """Bytes of the widest part that must be aligned."""
     return array.dtype.itemsize // 2 if array.dtype.kind == "c" else array.dtype.itemsize
@@ -152,14 +170,8 @@ def _text(path: Path, name: str, item: object) -> str:
 
 def _mapped(path: Path) -> tuple[memoryview, dict[str, Any], int]:
     """Maps a file and parses its header. Returns the map, the header and where the data starts."""
-    try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size < 8:
-                raise RecordError(f"{path}: not a safetensors file ({size} bytes); give a .safetensors file")
-            view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    except OSError as error:
-        raise RecordError(f"{path}: cannot be read ({error.strerror}); check the path") from error
+    view = _map(path)
+    size = len(view)
     length = int.from_bytes(view[:8], "little")
     if length > _HEADER_LIMIT:
         raise RecordError(f"{path}: not a safetensors file (header of {length} bytes); give a .safetensors file")
@@ -174,6 +186,19 @@ def _mapped(path: Path) -> tuple[memoryview, dict[str, Any], int]:
     if not isinstance(header, dict):
         raise RecordError(f"{path}: not a safetensors file (header is no JSON object); give a .safetensors file")
     return view, header, 8 + length
+
+
+def _map(path: Path) -> memoryview:
+    """The file in memory, read where it is touched."""
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < 8:
+                raise RecordError(f"{path}: not a safetensors file ({size} bytes); give a .safetensors file")
+            view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read ({error.strerror}); check the path") from error
+    return view
 
 
 def _own_notes(path: Path, metadata: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 from trt_lab.errors import RecordError
 from trt_lab.tensors.npz import npz_loaders
 from trt_lab.tensors.polygraphy_json import read_runs
-from trt_lab.tensors.safe import read_safetensors, write_safetensors
+from trt_lab.tensors.safe import safetensors_loaders, write_safetensors
 
 Which = Literal["inputs", "outputs"]
 _KINDS = ".npz, .npy, .safetensors, Polygraphy .json, a record, or a folder of these"
@@ -74,7 +74,7 @@ def open_samples(
         raise RecordError(f"{source}: no such file or folder; give {_KINDS}")
     match source.suffix.lower():
         case ".safetensors":
-            return [read_safetensors(source)]
+            return [Sample(safetensors_loaders(source))]
         case ".npz":
             return [Sample(npz_loaders(source))]
         case ".npy":
@@ -116,7 +116,7 @@ def _folder(folder: Path, which: Which, runner: str | None) -> list[Mapping[str,
     if found:
         if missing := [file for file in files if not file.exists()]:
             raise RecordError(f"{missing[0]}: is missing, other samples have it; remove that sample or write it again")
-        return [read_safetensors(file) for file in found]
+        return [Sample(safetensors_loaders(file)) for file in found]
     samples: list[Mapping[str, np.ndarray]] = []
     for item in sorted(folder.iterdir(), key=natural_key):
         if item.suffix.lower() in (".npz", ".safetensors", ".json", ".npy"):
