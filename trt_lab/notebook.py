@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pandas as pd
 from tqdm.auto import tqdm
 
 from trt_lab import session
+from trt_lab.diagnose.check import CheckSource
+from trt_lab.diagnose.reduce import Reduced
 from trt_lab.errors import TrtLabError
 from trt_lab.frames import layers_frame, times_frame
 from trt_lab.record import Record
@@ -32,17 +36,27 @@ class Session(session.Session):
 
     def build(self, on_progress: OnProgress | None = None) -> Record:
         """See `trt_lab.session.Session.build`; shows a progress bar unless `on_progress` is given."""
-        if on_progress is not None:
-            return super().build(on_progress)
-        with _Bar() as bar:
-            return super().build(bar.tell)
+        with _telling(on_progress) as tell:
+            return super().build(tell)
 
-    def locate(self, on_progress: OnProgress | None = None) -> Finding:
+    def locate(
+        self,
+        on_progress: OnProgress | None = None,
+        *,
+        check: CheckSource | None = None,
+        artifacts: str | Path | None = None,
+        resume: bool = False,
+    ) -> Finding:
         """See `trt_lab.session.Session.locate`; shows a progress bar unless `on_progress` is given."""
-        if on_progress is not None:
-            return super().locate(on_progress)
-        with _Bar() as bar:
-            return super().locate(bar.tell)
+        with _telling(on_progress) as tell:
+            return super().locate(tell, check=check, artifacts=artifacts, resume=resume)
+
+    def reduce(
+        self, out: str | Path, on_progress: OnProgress | None = None, *, check: CheckSource | None = None
+    ) -> Reduced:
+        """See `trt_lab.session.Session.reduce`; shows a progress bar unless `on_progress` is given."""
+        with _telling(on_progress) as tell:
+            return super().reduce(out, tell, check=check)
 
     def layers(self, record: Record | None = None) -> pd.DataFrame:
         """Layers of an engine, one row each, with their times where it was profiled. Raises UsageError."""
@@ -73,7 +87,7 @@ class Session(session.Session):
 class _Bar:
     """A progress bar that fits where it is shown: a widget in a notebook, text in a terminal."""
 
-    def __enter__(self) -> _Bar:
+    def __enter__(self) -> Self:
         self._bar = tqdm(total=100, bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}", leave=False)
         return self
 
@@ -84,6 +98,16 @@ class _Bar:
 
     def __exit__(self, *_: object) -> None:
         self._bar.close()
+
+
+@contextmanager
+def _telling(on_progress: OnProgress | None) -> Iterator[OnProgress]:
+    """The progress function given, or that of a bar."""
+    if on_progress is not None:
+        yield on_progress
+        return
+    with _Bar() as bar:
+        yield bar.tell
 
 
 _panel: Session | None = None

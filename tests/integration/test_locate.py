@@ -1,0 +1,156 @@
+"""The cause found by a session: emulated, then proved on engines. The engines are fakes that run on the CPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trt_lab import Session, backends
+from trt_lab.backends.base import Built, Runner
+from trt_lab.backends.onnxruntime import OnnxRuntime
+from trt_lab.errors import UsageError
+from trt_lab.model import Model
+from trt_lab.types import BackendInfo, BuildOptions, OnProgress, PrecisionPlan
+
+REGION = ("/norm/Pow", "/norm/ReduceMean_1", "/norm/Add", "/norm/Sqrt")
+
+
+class FakeEngine:
+    """ONNX Runtime under another name. `also` are nodes that this engine needs in FP32 beside the true ones.
+
+    Attributes:
+        built: Kept nodes of every engine built, in order.
+    """
+
+    name = "fake"
+
+    def __init__(self, *, always_fp32: bool = False, also: tuple[str, ...] = (), can_run: bool = True) -> None:
+        self.always_fp32, self.also, self.can_run = always_fp32, also, can_run
+        self.built: list[tuple[str, ...]] = []
+        self._inner = OnnxRuntime()
+
+    def info(self) -> BackendInfo:
+        return BackendInfo(
+            self.name, "1", can_build=True, can_run=self.can_run, reason="" if self.can_run else "no GPU"
+        )
+
+    def build(self, model: Model, options: BuildOptions, on_progress: OnProgress) -> Built:
+        kept = options.plan.keep_fp32
+        self.built.append(tuple(kept))
+        plan = PrecisionPlan() if self.always_fp32 else options.plan
+        if not set(self.also) <= set(kept):
+            plan = replace(plan, keep_fp32=())
+        return self._inner.build(model, replace(options, backend="onnxruntime", plan=plan), on_progress)
+
+    def open(self, built: Built) -> Runner:
+        return self._inner.open(built)
+
+
+def session_on(engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Session:
+    real = backends.get
+    monkeypatch.setattr(backends, "get", lambda name: engine if name == "fake" else real(name))
+    lab = Session("zoo:layernorm_overflow", records=tmp_path, executor=ThreadPoolExecutor(1))
+    lab.use(backend="fake", precision="fp16")
+    return lab
+
+
+def test_two_builds_prove_what_was_emulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = FakeEngine()
+    finding = session_on(engine, tmp_path, monkeypatch).locate()
+    assert engine.built == [(), REGION]
+    assert finding.keep_fp32 == REGION
+    assert finding.engine_builds == 2 and finding.proved and not finding.emulated
+    assert finding.before.verdict == "differs"
+    assert finding.after is not None and finding.after.verdict == "same"
+    assert finding.before.engine.meta.backend == "fake"
+
+
+def test_an_engine_that_keeps_fp32_by_itself_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = FakeEngine(always_fp32=True)
+    finding = session_on(engine, tmp_path, monkeypatch).locate()
+    assert engine.built == [()]
+    assert finding.verdict == "same" and finding.keep_fp32 == ()
+    assert "the engine passes with nothing kept" in finding.notes[0]
+
+
+def test_where_they_disagree_the_engine_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = FakeEngine(also=("/norm/Div",))
+    finding = session_on(engine, tmp_path, monkeypatch).locate()
+    assert set(finding.keep_fp32) == {*REGION, "/norm/Div"}
+    assert finding.proved and finding.engine_builds == len(engine.built) <= 24
+    assert len(set(engine.built)) == len(engine.built), "no engine is built twice"
+    assert "the engine was searched" in finding.notes[-1]
+    assert finding.as_json()["engine_builds"] == len(engine.built)
+
+
+def test_an_engine_that_cannot_run_here_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = FakeEngine(can_run=False)
+    finding = session_on(engine, tmp_path, monkeypatch).locate()
+    assert engine.built == [] and finding.engine_builds == 0
+    assert finding.keep_fp32 == REGION and finding.emulated and not finding.proved
+    assert "'fake' cannot run here (no GPU)" in finding.notes[0]
+
+
+def test_engines_are_not_built_again_when_a_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = FakeEngine()
+    first = session_on(engine, tmp_path / "r", monkeypatch).locate(artifacts=tmp_path / "steps")
+    built = list(engine.built)
+    again = session_on(engine, tmp_path / "r", monkeypatch).locate(artifacts=tmp_path / "steps", resume=True)
+    assert engine.built == built
+    assert (again.keep_fp32, again.engine_builds, again.proved) == (first.keep_fp32, 2, True)
+    written = json.loads((tmp_path / "steps" / "finding.json").read_text())
+    assert written["keep_fp32"] == list(REGION)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Session:
+    session = Session("zoo:layernorm_overflow", records=tmp_path / "records")
+    session.use(precision="fp16")
+    return session
+
+
+def test_the_search_runs_in_the_worker_and_leaves_no_record_of_its_tries(lab: Session, tmp_path: Path) -> None:
+    finding = lab.locate()
+    assert finding.keep_fp32 == REGION and finding.engine_builds == 0 and finding.emulated
+    assert finding.region is not None and len(finding.region.trials) > 5
+    assert len(list((tmp_path / "records").rglob("*.trtlab"))) <= 3, "reference, before and after"
+    assert list(finding.frame[finding.frame["source"]]["node"]) == ["/norm/Pow"]
+    assert finding.frame.set_index("node").loc["/norm/Pow", "kind"] == "overflow"
+    assert "4 nodes repair it: /norm/Pow … /norm/Sqrt" in finding.headline
+
+
+def test_a_function_of_the_notebook_is_the_check(lab: Session) -> None:
+    limit = 0.01
+
+    def close(outputs: list[Mapping[str, np.ndarray]], golden: list[Mapping[str, np.ndarray]]) -> bool:
+        return all(float(np.abs(a["y"] - b["y"]).max()) < limit for a, b in zip(outputs, golden, strict=True))
+
+    finding = lab.locate(check=close)
+    assert finding.keep_fp32 == REGION
+    assert finding.check == "close()"
+    assert lab.locate(check="max_abs<=100").verdict == "same"
+
+
+def test_going_on_with_other_options_is_refused_by_name(lab: Session, tmp_path: Path) -> None:
+    lab.locate(artifacts=tmp_path / "steps")
+    lab.use(atol=0.5)
+    with pytest.raises(UsageError, match="'tolerance' was"):
+        lab.locate(artifacts=tmp_path / "steps", resume=True)
+    lab.use(atol=1e-3, precision="bf16")
+    with pytest.raises(UsageError, match=r"'options\.plan' was"):
+        lab.locate(artifacts=tmp_path / "steps", resume=True)
+    with pytest.raises(UsageError, match="name the folder"):
+        lab.locate(resume=True)
+
+
+def test_the_smallest_part_is_written_and_the_line_that_repeats_it_is_kept(lab: Session, tmp_path: Path) -> None:
+    found = lab.reduce(tmp_path / "min.onnx")
+    assert found.nodes == ("/norm/Pow",)
+    assert Model.load(tmp_path / "min.onnx").name == "min"
+    assert lab.code.splitlines()[-1].startswith("lab.reduce(")
