@@ -277,7 +277,7 @@ class _Engines:
 
     def __init__(self, means: Means, wish: Wish, journal: Journal, on_progress: OnProgress) -> None:
         self._means, self._check, self._journal, self._tell = means, wish.check, journal, on_progress
-        self._options = replace(means.options, profile_runs=0)
+        self._options = means.options  # with its profile, which tells what keeping nodes costs
         self.diffs: dict[frozenset[NodeId], Diff] = {}
         self.trials: tuple[Trial, ...] = ()
         self.built = 0

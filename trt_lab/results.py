@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -205,6 +206,14 @@ class Finding:
         return pd.DataFrame(rows, columns=list(FINDING_COLUMNS))
 
     @property
+    def cost_ms(self) -> float | None:
+        """What keeping the nodes costs a run: median latency after less before; None where no engine tells both."""
+        if self.emulated or self.after is None:
+            return None
+        before, after = self.before.engine.latency_ms, self.after.engine.latency_ms
+        return statistics.median(after) - statistics.median(before) if before and after else None
+
+    @property
     def blame(self) -> dict[str, str]:
         """Tensor → where its error comes from, in words, for those whose error is large."""
         sources = {source.tensor for source in self.sources} or ({self.source.tensor} if self.source else set())
@@ -246,6 +255,7 @@ class Finding:
             "seconds": round(self.seconds, 3),
             "before": outputs_json(self.before),
             "after": outputs_json(self.after) if self.after is not None else None,
+            "cost_ms": self.cost_ms,
             "observer": {"emulated": self.emulated, "proved": self.proved},
             "steps": [
                 {"keep_fp32": list(t.keep_fp32), "passes": t.passes, "max_abs": t.error, "builds": t.builds}

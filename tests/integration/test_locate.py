@@ -14,6 +14,7 @@ import pytest
 from trt_lab import Session, backends
 from trt_lab.backends.base import Built, Runner
 from trt_lab.backends.onnxruntime import OnnxRuntime
+from trt_lab.cli import main
 from trt_lab.errors import UsageError
 from trt_lab.model import Model
 from trt_lab.types import BackendInfo, BuildOptions, OnProgress, PrecisionPlan
@@ -69,6 +70,8 @@ def test_two_builds_prove_what_was_emulated(tmp_path: Path, monkeypatch: pytest.
     assert finding.before.verdict == "differs"
     assert finding.after is not None and finding.after.verdict == "same"
     assert finding.before.engine.meta.backend == "fake"
+    cost = finding.cost_ms
+    assert cost is not None and abs(cost) < 1000
 
 
 def test_an_engine_that_keeps_fp32_by_itself_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,3 +157,45 @@ def test_the_smallest_part_is_written_and_the_line_that_repeats_it_is_kept(lab: 
     assert found.nodes == ("/norm/Pow",)
     assert Model.load(tmp_path / "min.onnx").name == "min"
     assert lab.code.splitlines()[-1].startswith("lab.reduce(")
+
+
+def test_the_command_writes_the_repaired_model_recipes_and_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "found"
+    arguments = ["locate", "zoo:layernorm_overflow", "-o", str(out), "--json"]
+    with pytest.raises(SystemExit, match="1"):
+        main.run(arguments)
+    told = json.loads(capsys.readouterr().out)
+    assert {
+        "verdict",
+        "keep_fp32",
+        "source",
+        "engine_builds",
+        "seconds",
+        "before",
+        "after",
+        "observer",
+        "steps",
+    } <= set(told)
+    assert told["keep_fp32"] == list(REGION) and told["source"] == "/norm/Pow" and told["kind"] == "overflow"
+    assert Model.load(told["fixed_model"]).ir.graph
+    assert "--nodes_to_exclude" in (out / "recipes.txt").read_text()
+    assert (out / "steps.jsonl").is_file() and (out / "finding.json").is_file()
+    with pytest.raises(SystemExit, match="2"):
+        main.run([*arguments, "--resume", "--atol", "0.5"])
+    assert "'tolerance' was" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main.run([*arguments, "--check", "no-such-program"])
+    assert "'no-such-program' cannot be run" in capsys.readouterr().err
+
+
+def test_the_command_reduces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="1"):
+        main.run(["reduce", "zoo:square_norm_rare", "-o", str(tmp_path / "min.onnx"), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert (told["nodes_after"], told["source"], told["sample"]) == (1, "/square_norm_rare/Mul_1", 2)
+    assert Path(told["model"]).is_file() and told["nodes_before"] > 30
+    with pytest.raises(SystemExit, match="0"):
+        main.run(["reduce", "zoo:clean_saturated", "-o", str(tmp_path / "clean.onnx")])
+    assert "nothing to reduce" in capsys.readouterr().out

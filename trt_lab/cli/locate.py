@@ -23,6 +23,7 @@ from trt_lab.cli.arguments import (
 from trt_lab.cli.opening import open_session
 from trt_lab.cli.output import FINDING, FINE, print_json, print_line, show_progress
 from trt_lab.diagnose.check import COMMAND_SECONDS, Check
+from trt_lab.diagnose.recipes import recipes
 from trt_lab.edit.precision import typed
 from trt_lab.options import parse_precision
 from trt_lab.results import Finding
@@ -67,14 +68,23 @@ def run(
 
 
 def write_finding(session: Session, finding: Finding, out: Path) -> dict[str, JsonValue]:
-    """Writes the repaired model (where something must be kept) and `report.html`; returns their paths by JSON key."""
+    """Writes the repaired model and recipes (where something must be kept) and the report; returns paths by JSON key."""
     out.mkdir(parents=True, exist_ok=True)
     fixed: Path | None = None
     if finding.keep_fp32:
         plan = PrecisionPlan(parse_precision(finding.precision), finding.keep_fp32)
         fixed = typed(session.model, plan).model.save(out / f"{session.model.name}.{finding.precision}.onnx")
+    source = str(session.model.path or f"{session.model.name}.onnx")
+    told = recipes(source, parse_precision(finding.precision), finding.keep_fp32)
+    listed = out / "recipes.txt" if told else None
+    if listed is not None:
+        listed.write_text("".join(f"# {tool}\n{line}\n\n" for tool, line in told.items()), encoding="utf-8")
     report = write_report(out / "report.html", report_data(session, finding))
-    return {"fixed_model": str(fixed) if fixed is not None else None, "report": str(report)}
+    return {
+        "fixed_model": str(fixed) if fixed is not None else None,
+        "report": str(report),
+        "recipes": str(listed) if listed else None,
+    }
 
 
 def print_finding(finding: Finding, files: dict[str, JsonValue]) -> None:
@@ -87,6 +97,8 @@ def print_finding(finding: Finding, files: dict[str, JsonValue]) -> None:
         print_line(f"  keep FP32: {node}")
     if finding.emulated:
         print_line(f"{finding.precision} is emulated on the CPU: a prediction of what a strongly typed engine gives.")
+    if finding.cost_ms is not None:
+        print_line(f"keeping them costs {finding.cost_ms:+.3f} ms a run")
     for note in finding.notes:
         print_line(f"note: {note}")
     for path in files.values():
