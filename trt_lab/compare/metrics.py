@@ -25,9 +25,18 @@ from trt_lab.compare.blocks import BLOCK, Reader, dot, fits_float32, is_integral
 from trt_lab.tensors.dtypes import STRING, dtype_name
 from trt_lab.types import TensorStats, Tolerance, Verdict
 
-_PARALLEL_FROM = 1 << 20
+_PARALLEL_FROM = 1 << 22
+_THREADED = 4
+"""Blocks of threads are so many times larger: every call into numpy is a wait for the interpreter's lock."""
+
+_MOST_THREADS = 2
+"""More of them wait for the lock longer than they work."""
+
 _SLACK = 1.0 + 2.0**-20
 """Float32 screening is off by less than this factor."""
+
+_UNDER = 1.0 - 2.0**-50
+"""Below any rounding of one product in float64."""
 
 _TINY = 1e-280
 """Sums below it are near the end of float64, where the identity for Σab would lose digits."""
@@ -112,13 +121,14 @@ def _effective(dtype_a: np.dtype, dtype_b: np.dtype, tolerance: Tolerance) -> To
 
 def _totals(a: np.ndarray, b: np.ndarray, tolerance: Tolerance, sums: bool) -> _Totals:
     """Splits the work over threads (numpy lets other threads run inside its loops) and joins the parts in order."""
-    blocks = -(-a.size // BLOCK)
-    workers = min(_cores(), blocks) if a.size >= _PARALLEL_FROM else 1
+    workers = min(_cores(), -(-a.size // BLOCK)) if a.size >= _PARALLEL_FROM else 1
     if workers == 1:
-        return _part(a, b, tolerance, sums, 0, a.size)
-    edges = [blocks * i // workers * BLOCK for i in range(workers)] + [a.size]
+        return _part(a, b, tolerance, sums, 0, a.size, BLOCK)
+    block = BLOCK * _THREADED
+    blocks = -(-a.size // block)
+    edges = [blocks * i // workers * block for i in range(workers)] + [a.size]
     with ThreadPoolExecutor(workers) as pool:
-        parts = list(pool.map(lambda i: _part(a, b, tolerance, sums, edges[i], edges[i + 1]), range(workers)))
+        parts = list(pool.map(lambda i: _part(a, b, tolerance, sums, edges[i], edges[i + 1], block), range(workers)))
     for part in parts[1:]:
         parts[0].absorb(part)
     return parts[0]
@@ -126,18 +136,18 @@ def _totals(a: np.ndarray, b: np.ndarray, tolerance: Tolerance, sums: bool) -> _
 
 def _cores() -> int:
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(count, 8)
+    return min(count, _MOST_THREADS)
 
 
-def _part(a: np.ndarray, b: np.ndarray, tolerance: Tolerance, sums: bool, start: int, stop: int) -> _Totals:
+def _part(a: np.ndarray, b: np.ndarray, tolerance: Tolerance, sums: bool, start: int, stop: int, block: int) -> _Totals:
     screen = fits_float32(a.dtype) and fits_float32(b.dtype)
     wide = not screen and (_is_wide(a.dtype) or _is_wide(b.dtype)) and is_integral(a.dtype) and is_integral(b.dtype)
     totals = _Totals() if sums else _Totals(dd=math.nan)
-    work = _Work(Reader(a), Reader(b), tolerance, totals, min(BLOCK, stop - start), sums)
+    work = _Work(Reader(a), Reader(b), tolerance, totals, min(block, max(stop - start, 0)), sums)
     step = work.screened_block if screen else work.wide_block if wide else work.plain_block
     with np.errstate(all="ignore"):
-        for begin in range(start, stop, BLOCK):
-            step(begin, min(begin + BLOCK, stop))
+        for begin in range(start, stop, block):
+            step(begin, min(begin + block, stop))
     return totals
 
 
@@ -150,8 +160,8 @@ class _Work:
 
     def __init__(self, a: Reader, b: Reader, tolerance: Tolerance, totals: _Totals, size: int, sums: bool) -> None:
         self.a, self.b, self.tolerance, self.totals, self.sums = a, b, tolerance, totals, sums
-        self.rows = np.empty((3, size))
-        self.a64, self.b64, self.d64 = self.rows
+        self.rows = np.empty((4, size))
+        self.a64, self.b64, _, self.spare = self.rows
         self.a32, self.b32, self.s32 = (np.empty(size, np.float32) for _ in range(3))
         self.mask = np.empty(size, bool)
 
@@ -163,7 +173,7 @@ class _Work:
         np.subtract(a, b, gap)
         np.abs(gap, gap)
         largest = float(np.maximum.reduce(gap))
-        x, y, d = self.rows[:, :n]
+        x, y, d = self.rows[:3, :n]
         if self.sums or not math.isfinite(largest):
             np.copyto(x, a)
             np.copyto(y, b)
@@ -240,7 +250,7 @@ class _Work:
             self._add_sums(bb, bb, bb, 0.0)
             return
         np.subtract(x, y, d)
-        aa, bb, dd = squares(self.rows[:, : len(x)])
+        aa, bb, dd = squares(self.rows[:3, : len(x)])
         # Σab = (Σa² + Σb² − Σ(a−b)²) / 2 loses nothing while the two are of one size, and saves a pass.
         balanced = aa <= 4.0 * bb <= 16.0 * aa and bb > _TINY
         self._add_sums(aa, bb, (aa + bb - dd) / 2 if balanced else dot(x, y), dd)
@@ -277,18 +287,27 @@ class _Work:
         if d[at] > totals.max_abs:
             totals.max_abs = float(d[at])
             totals.max_abs_at = int(places[at]) if places is not None else start + at
-        np.abs(y, out=y)
+        np.abs(y, y)
+        spare, mask = self.spare[: len(d)], self.mask[: len(d)]
         if check_over:
-            totals.over += int(np.count_nonzero(d > tolerance.atol + tolerance.rtol * y))
-        zero = y == 0.0
-        if zero.any():
-            totals.zero_reference += int(np.count_nonzero(d[zero]))
-            if zero.all():
-                return
-        ratio = np.divide(d, y, out=np.full(len(d), -1.0), where=~zero)
-        at = int(ratio.argmax())
-        if ratio[at] > totals.max_rel:
-            totals.max_rel = float(ratio[at])
+            np.multiply(y, tolerance.rtol, spare)
+            np.add(spare, tolerance.atol, spare)
+            np.greater(d, spare, mask)
+            totals.over += int(np.count_nonzero(mask))
+        smallest = float(np.minimum.reduce(y))
+        if smallest == 0.0:
+            np.divide(d, y, spare)
+            np.equal(y, 0.0, mask)
+            np.copyto(spare, -1.0, where=mask)
+            np.logical_and(mask, d.view(np.int64), mask)  # sizes, so no negative zero is among them
+            totals.zero_reference += int(np.count_nonzero(mask))
+        elif float(d[at]) < smallest * totals.max_rel * _UNDER:
+            return  # no quotient can be as large as the largest so far
+        else:
+            np.divide(d, y, spare)
+        at = int(spare.argmax())
+        if spare[at] > totals.max_rel:
+            totals.max_rel = float(spare[at])
             totals.max_rel_at = int(places[at]) if places is not None else start + at
 
     def _special(self, start: int, x: np.ndarray, y: np.ndarray) -> None:

@@ -49,7 +49,9 @@ class Slicer:
         part.graph.node.extend(self._nodes[node] for node in (*constants, *nodes))
         part.graph.initializer.extend(self._weights[name] for name in dict.fromkeys(names) if name in self._weights)
         for tensor, array in feeds.items():
-            part.graph.input.append(helper.make_tensor_value_info(view.tensors[tensor].name, _number(array.dtype), None))
+            part.graph.input.append(
+                helper.make_tensor_value_info(view.tensors[tensor].name, _number(array.dtype), None)
+            )
         part.graph.output.extend(onnx.ValueInfoProto(name=view.tensors[t].name) for t in outputs)
         return part.SerializeToString()
 

@@ -112,7 +112,11 @@ def stream(
 
 
 def _run_part(
-    slicer: Slicer, view: GraphView, part: Sequence[NodeId], wanted: Sequence[TensorId], live: Mapping[TensorId, np.ndarray]
+    slicer: Slicer,
+    view: GraphView,
+    part: Sequence[NodeId],
+    wanted: Sequence[TensorId],
+    live: Mapping[TensorId, np.ndarray],
 ) -> dict[str, np.ndarray]:
     if not wanted:
         return {}
@@ -171,4 +175,3 @@ def _uncuttable(view: GraphView, nodes: Sequence[NodeId], place: Mapping[NodeId,
             if tensor in made and view.tensors[tensor].dtype in _CANNOT_BE_FED:
                 blocked.update(range(made[tensor] + 1, place[node] + 1))
     return blocked
-
