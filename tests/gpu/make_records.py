@@ -137,7 +137,7 @@ def make_quantised(recorder: Recorder, subject: Subject) -> None:
 def subjects(folder: Path) -> dict[str, Subject]:
     """The models that are there."""
     encoder = ShapeRange("x", (1, 128, 64), (4, 128, 64), (8, 128, 64))
-    l2norm = ShapeRange("x", (1, 3, 64, 64), (4, 3, 64, 64), (8, 3, 64, 64))
+    l2norm = ShapeRange("x", (1, 3, 64, 64), (32, 3, 64, 64), (64, 3, 64, 64))
     det = ShapeRange("x", (1, 3, 160, 160), (1, 3, 160, 160), (1, 3, 224, 224))
     text = ShapeRange("bytes", (1, 2048), (1, 2048), (1, 2048))
     bytes_ = np.random.default_rng(0).integers(0, 256, (1, 2048), dtype=np.int32)

@@ -17,6 +17,7 @@ from tests.gpu import models
 from tests.gpu.conftest import Engine, Lab
 from trt_lab.edit.probe import add_probes
 from trt_lab.model import Model
+from trt_lab import zoo
 from trt_lab.types import BuildOptions, NodeId, PrecisionPlan, ShapeRange, TensorId
 
 pytestmark = pytest.mark.gpu
@@ -34,7 +35,9 @@ def normal(name: str, *sizes: int, seed: int = 0) -> dict[str, np.ndarray]:
     return {name: np.random.default_rng(seed).standard_normal(sizes).astype(np.float32)}
 
 
-L2_RANGE = ShapeRange("x", (1, 3, 64, 64), (4, 3, 64, 64), (8, 3, 64, 64))
+L2_RANGE = ShapeRange("x", (1, 3, 64, 64), (32, 3, 64, 64), (64, 3, 64, 64))
+"""Wide enough that half convolutions are the faster ones: at an optimum of 4 TensorRT 10.6 chose FP32 everywhere."""
+ZOO_RANGE = ShapeRange("x", (1, 3, 64, 64), (4, 3, 64, 64), (8, 3, 64, 64))
 ENCODER_RANGE = ShapeRange("x", (1, 128, 64), (4, 128, 64), (8, 128, 64))
 L2_FEEDS = [normal("x", 4, 3, 64, 64)]
 ENCODER_FEEDS = [normal("x", 4, 128, 64)]
@@ -88,7 +91,7 @@ def test_c25_tf32_is_off_unless_asked(lab: Lab) -> None:
     reference = lab.reference(model, feeds)
     exact = lab.run(model, options(timing_cache="off"), feeds)
     rounded = lab.run(model, options(timing_cache="off", tf32=True), feeds)
-    assert exact.worst(reference) < 3e-5
+    assert exact.worst(reference) < 1e-4
     assert exact.outcome.facts["tf32"] is False
     assert rounded.outcome.facts["tf32"] is True
     assert exact.worst(reference) <= rounded.worst(reference)
@@ -167,16 +170,21 @@ def test_c32_constraints_are_reported(lab: Lab, cache: Path, l2norm: Model, l2no
 # --- FP16, strongly typed --------------------------------------------------------------
 
 
-def strong(plan: PrecisionPlan, cache: Path) -> BuildOptions:
-    return options(L2_RANGE, plan=plan, builder_level=1, timing_cache=str(cache), profile_runs=0)
+def test_strong_fp16_overflows_and_the_kept_region_repairs_it(lab: Lab, cache: Path) -> None:
+    subject = zoo.get("l2norm_overflow")
+    feeds = subject.feeds
+    reference = lab.reference(subject.model, feeds)
 
+    def build(plan: PrecisionPlan) -> Engine:
+        chosen = options(ZOO_RANGE, plan=plan, builder_level=1, timing_cache=str(cache), profile_runs=0)
+        return lab.run(subject.model, chosen, feeds)
 
-def test_strong_fp16_overflows_and_the_kept_region_repairs_it(lab: Lab, cache: Path, l2norm: Model) -> None:
-    reference = lab.reference(l2norm, L2_FEEDS)
-    broken = lab.run(l2norm, strong(FP16, cache), L2_FEEDS)
-    assert 0.1 < broken.worst(reference) < 0.3
-    repaired = lab.run(l2norm, strong(PrecisionPlan("fp16", NORM), cache), L2_FEEDS)
-    assert repaired.worst(reference) < 0.01
+    broken = build(FP16)
+    print(f"strongly typed FP16: max abs {broken.worst(reference):.3g}")
+    assert broken.worst(reference) > 0.1
+    repaired = build(PrecisionPlan("fp16", subject.keep))
+    print(f"with {len(subject.keep)} nodes kept in FP32: max abs {repaired.worst(reference):.3g}")
+    assert repaired.worst(reference) < 1e-3
     assert repaired.outcome.facts["precision_met"] is True
     assert any("rewritten to fp16" in str(note) for note in repaired.outcome.facts["notes"])  # type: ignore[union-attr]  # a list
 

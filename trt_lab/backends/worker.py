@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import logging
 import os
+import signal
 import threading
 import weakref
 from collections import deque
@@ -26,6 +27,9 @@ from trt_lab.types import OnProgress, Progress
 
 CANCEL_GRACE_S = 1.5
 """A job that does not stop by itself within this time of a cancel is killed; all in all that stays under 2 s."""
+
+DEATH_S = 10.0
+"""Longest wait for the exit code of a process that died."""
 
 DRAIN_S = 1.0
 """Longest wait for progress that is still under way when a job has ended."""
@@ -137,11 +141,24 @@ class _Child:
         self._on_message = on_message
         self._sending = threading.Lock()
         self._executor = ProcessPoolExecutor(1, initializer=child.start, initargs=(self._theirs, os.getpid()))
+        self._processes: list[Any] = []
         self._closed = False
         threading.Thread(target=self._read, name="trt-lab-worker", daemon=True).start()
 
     def submit(self, function: Callable[..., Result], *args: object) -> concurrent.futures.Future[Result]:
-        return self._executor.submit(function, *args)
+        future = self._executor.submit(function, *args)
+        self._processes = list((self._executor._processes or {}).values())
+        return future
+
+    def exit_codes(self) -> str:
+        """How the process ended, as loky writes it: `SIGKILL(-9)`, or `EXIT(3)`; "" when it is not known.
+
+        loky waits a quarter of a second for it; a process that holds a GPU takes longer to be gone.
+        """
+        for process in self._processes:
+            process.join(DEATH_S)
+        codes = [process.exitcode for process in self._processes if process.exitcode is not None]
+        return " ".join(f"{signal.Signals(-code).name if code < 0 else 'EXIT'}({code})" for code in codes)
 
     def ask_to_stop(self, job: Job[Any]) -> None:
         with self._sending:
@@ -338,21 +355,23 @@ class Worker:
                 job.retried = True
                 job.drained.clear()
                 self._pending.appendleft(job)
+        codes = ""
         if died and process is not None:
+            codes = process.exit_codes()
             process.kill()
         if not again:
-            job.finish(None if error else future.result(), self._translated(job, error))
+            job.finish(None if error else future.result(), self._translated(job, error, codes))
             if died:
                 self._warm_again()
         self._dispatch()
 
-    def _translated(self, job: Job[Any], error: BaseException | None) -> BaseException | None:
+    def _translated(self, job: Job[Any], error: BaseException | None, codes: str = "") -> BaseException | None:
         if error is None or isinstance(error, TrtLabError):
             return error
         if isinstance(error, concurrent.futures.BrokenExecutor):
             if job.cancelled:
                 return CancelledError("cancelled")
-            return WorkerCrashedError(describe_crash(str(error), job.request, job.progress))
+            return WorkerCrashedError(describe_crash(f"{error} {codes}", job.request, job.progress))
         text = " ".join(str(error).split())[:300]
         return BackendError(f"{Path(job.request.model_path).name}: the worker failed ({type(error).__name__}: {text})")
 
