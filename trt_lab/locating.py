@@ -19,7 +19,7 @@ import numpy as np
 
 from trt_lab import backends
 from trt_lab.backends.jobs import Task
-from trt_lab.diagnose.check import Check
+from trt_lab.diagnose.check import Check, CheckSource
 from trt_lab.diagnose.journal import Journal
 from trt_lab.diagnose.locate import Region, Trial, find_region
 from trt_lab.diagnose.reduce import Reduced, ReduceTask, reduce
@@ -58,7 +58,7 @@ class MakeDiff(Protocol):
 class Submit(Protocol):
     """Runs a task in the worker and waits for what it gives."""
 
-    def __call__(self, task: Task[Result], on_progress: OnProgress) -> Result: ...
+    def __call__(self, task: Task[Result], on_progress: OnProgress, /) -> Result: ...
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,20 @@ class Wish:
     check: Check | None = None
     artifacts: Path | None = None
     resume: bool = False
+
+    @classmethod
+    def of(cls, check: CheckSource | None = None, artifacts: str | Path | None = None, *, resume: bool = False) -> Wish:
+        """From what a user gives. Raises UsageError for an empty command."""
+        return cls(Check.of(check) if check is not None else None, Path(artifacts) if artifacts else None, resume)
+
+    def __str__(self) -> str:
+        """As arguments of a call."""
+        given = []
+        if self.check is not None:
+            given.append(f"check={'my_check' if self.check.function is not None else repr(str(self.check))}")
+        if self.artifacts is not None:
+            given.append(f"artifacts={str(self.artifacts)!r}")
+        return ", ".join([*given, *(["resume=True"] if self.resume else [])])
 
 
 def low_precision(options: BuildOptions) -> LowPrecision:

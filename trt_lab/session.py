@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
@@ -19,20 +20,22 @@ import numpy as np
 from trt_lab import backends, storage, zoo
 from trt_lab.activity import Activity, Status, scaled, silent
 from trt_lab.backends.worker import Worker, default_worker
-from trt_lab.diagnose.check import Check, CheckSource
+from trt_lab.compare.observer import Observation, safe_to_probe
+from trt_lab.diagnose.check import CheckSource
 from trt_lab.diagnose.reduce import Reduced
 from trt_lab.edit.probe import Probed, add_probes
-from trt_lab.errors import UsageError
+from trt_lab.errors import BackendError, UsageError
 from trt_lab.events import Events
 from trt_lab.graph.view import GraphView
-from trt_lab.history import History, opening_line
+from trt_lab.history import History, opening_line, shown_samples
 from trt_lab.locating import Means, Wish, locate, low_precision, reduce_model
 from trt_lab.model import Model, ModelSource
-from trt_lab.options import ShapeArgument, change_options
+from trt_lab.observing import clean_options, find_clean, is_cheap, is_clean, observe_engine
+from trt_lab.options import ShapeArgument, change_options, change_tolerance
 from trt_lab.record import Record, is_record
 from trt_lab.results import Diff, Finding, make_diff
 from trt_lab.runs import Role, Samples, make_record, run_task
-from trt_lab.types import BuildOptions, NodeId, OnProgress, Precision, PrecisionPlan, Progress, TensorId, Tolerance
+from trt_lab.types import BuildOptions, NodeId, OnProgress, TensorId, Tolerance
 
 Change: TypeAlias = Literal["model", "options", "probes", "samples", "reference", "record", "finding", "status", "code"]
 
@@ -92,7 +95,7 @@ class Session:
         session = cls(record.model(), executor=executor)
         session._history = History("import trt_lab", f"lab = trt_lab.Session.open_any({str(record.path)!r})")
         session._options = record.meta.build_options
-        session._probes = tuple(t for t in record.meta.probes if t not in session._view.outputs)
+        session._probes = tuple(TensorId(t) for t in record.meta.probes if t not in session._view.outputs)
         session._samples = Samples.given(session._model, [record.inputs(i) for i in range(record.samples)])
         if record.meta.role == "reference":
             session._reference = record
@@ -127,6 +130,7 @@ class Session:
             self._reference: Record | None = None
             self._records: list[Record] = []
             self._finding: Finding | None = None
+            self._clean: list[Record] = []
             self._activity.status = Status("idle", "not built yet")
             self._history = History("import trt_lab", opening_line(source, opened.path))
 
@@ -180,9 +184,7 @@ class Session:
                 self._samples = self._samples.reshaped(self._model, options.shapes)
                 self._reference = None
             self._options = options
-            self._tolerance = Tolerance(
-                self._tolerance.atol if atol is None else atol, self._tolerance.rtol if rtol is None else rtol
-            )
+            self._tolerance = change_tolerance(self._tolerance, atol, rtol)
         self._notify("options")
 
     def keep(self, node: str) -> None:
@@ -233,13 +235,7 @@ class Session:
         Raises:
             InputError: They do not fit the model: which input, what is wanted, what was given.
         """
-        shown = (
-            repr(str(samples))
-            if isinstance(samples, (str, Path))
-            else repr(samples)
-            if isinstance(samples, int)
-            else "my_samples"
-        )
+        shown = shown_samples(samples)
         with self._history.action(f"lab.feed({shown}" + (f", seed={seed})" if seed else ")")), self._lock:
             self._samples = Samples.of(self._model, samples, seed=seed, shapes=self._options.shapes)
             self._reference = None
@@ -313,9 +309,12 @@ class Session:
             report = on_progress or silent
             self._golden(scaled(report, 0.0, 0.3))
             probed = add_probes(self._model, self._probes)
-            record = self._run(probed, self._options, "engine", scaled(report, 0.3, 1.0))
+            record = self._run(probed, self._options, "engine", scaled(report, 0.3, 0.9))
             with self._lock:
                 self._records.append(record)
+            if is_cheap(self._options):
+                with suppress(BackendError):  # the engine that was asked for is there
+                    self._clean_of(record, scaled(report, 0.9, 1.0))
         self._notify("record")
         why = record.meta.facts.get("not_run")
         self._activity.set(Status("done", f"built, not run: {why}" if why else self.compare().headline))
@@ -374,10 +373,33 @@ class Session:
         if "not_run" in engine.meta.facts:
             why = engine.meta.facts["not_run"]
             raise UsageError(f"{engine.name} was built but not run, so it has no outputs to compare: {why}")
-        tolerance = Tolerance(
-            self._tolerance.atol if atol is None else atol, self._tolerance.rtol if rtol is None else rtol
-        )
-        return make_diff(self._view, engine, reference, tolerance)
+        return make_diff(self._view, engine, reference, change_tolerance(self._tolerance, atol, rtol))
+
+    def observer(self, record: Record | None = None, *, build: bool = False) -> Observation:
+        """Whether the probes of an engine (the newest by default) changed it: neutral, perturbing or unknown.
+
+        It is held against the clean engine of the same options. That is built beside the probed one where it costs
+        little (onnxruntime, or with a timing cache); else only when `build` is set.
+
+        Raises:
+            UsageError: Nothing was built yet. BackendError, CancelledError: As that build ended.
+        """
+        engine = self.newest(record)
+        if build:
+            with self._activity.doing("clean engine"):
+                self._clean_of(engine, silent)
+        clean = find_clean(self._view, engine, (*self._records, *self._clean))
+        return observe_engine(self._view, engine, clean, self._tolerance)
+
+    def _clean_of(self, engine: Record, report: OnProgress) -> None:
+        if is_clean(self._view, engine) or find_clean(self._view, engine, (*self._records, *self._clean)):
+            return
+        self._clean.append(self._run(add_probes(self._model, ()), clean_options(engine), "engine", report))
+
+    @property
+    def safe_to_probe(self) -> tuple[TensorId, ...]:
+        """Tensors that lie between layers of the newest engine: a probe there splits none. Empty before a build."""
+        return safe_to_probe(self._records[-1].layers, self._view) if self._records else ()
 
     # --- diagnosis -----------------------------------------------------------------------
 
@@ -400,11 +422,10 @@ class Session:
         Raises:
             UsageError: The precision is fp32; the check is bad; the steps belong to another search.
         """
-        precision = low_precision(self._options)
-        with self._history.action("lab.locate()"), self._activity.doing("locate"):
-            wish = Wish(Check.of(check) if check is not None else None, Path(artifacts) if artifacts else None, resume)
-            report = on_progress or silent
-            finding = self._finding = locate(self._means(precision, report), wish, scaled(report, 0.1, 1.0))
+        low_precision(self._options)
+        wish, report = Wish.of(check, artifacts, resume=resume), on_progress or silent
+        with self._history.action(f"lab.locate({wish})"), self._activity.doing("locate"):
+            finding = self._finding = locate(self._means(report), wish, scaled(report, 0.1, 1.0))
         self._notify("finding")
         self._activity.set(Status("done", finding.headline))
         return finding
@@ -414,27 +435,25 @@ class Session:
     ) -> Reduced:
         """Writes the smallest part of the model that still fails to `out`, its golden inputs and outputs beside it.
 
-        Raises:
-            UsageError: The precision is fp32; the fault is not one of precision; the check is bad.
-            EditError: The part cannot be cut out.
+        Raises UsageError when the precision is fp32, the fault is not one of precision, or the check is bad.
         """
-        precision = low_precision(self._options)
-        with self._history.action(f"lab.reduce({str(out)!r})"), self._activity.doing("reduce"):
-            report = on_progress or silent
-            wish = Wish(Check.of(check) if check is not None else None)
-            return reduce_model(self._means(precision, report), wish, Path(out), scaled(report, 0.1, 1.0))
+        low_precision(self._options)
+        wish, report = Wish.of(check), on_progress or silent
+        given = ", ".join(filter(None, (repr(str(out)), str(wish))))
+        with self._history.action(f"lab.reduce({given})"), self._activity.doing("reduce"):
+            return reduce_model(self._means(report), wish, Path(out), scaled(report, 0.1, 1.0))
 
-    def _means(self, precision: Precision, report: OnProgress) -> Means:
+    def _means(self, report: OnProgress) -> Means:
         return Means(
             self._model,
             self._golden(scaled(report, 0.0, 0.1)),
             self.samples,
-            replace(self._options, plan=PrecisionPlan(precision)),
+            self._options,
             self._tolerance,
             run=lambda probed, options, role: self._run(probed, options, role, silent),
             diff=lambda engine, reference: make_diff(self._view, engine, reference, self._tolerance),
             submit=lambda task, on_progress: run_task(
-                self._worker, task, self._telling(on_progress), self._activity.submitted
+                self._worker, task, self._activity.telling(on_progress), self._activity.submitted
             ),
         )
 
@@ -487,16 +506,9 @@ class Session:
             self.samples,
             role=role,
             folder=folder,
-            on_progress=self._telling(report),
+            on_progress=self._activity.telling(report),
             on_submit=self._activity.submitted,
         )
-
-    def _telling(self, report: OnProgress) -> OnProgress:
-        def tell(progress: Progress) -> None:
-            self._activity.tell(progress)
-            report(progress)
-
-        return tell
 
     def _notify(self, change: Change) -> None:
         self._events.tell(change)

@@ -138,6 +138,7 @@ def test_a_function_of_the_notebook_is_the_check(lab: Session) -> None:
     assert finding.keep_fp32 == REGION
     assert finding.check == "close()"
     assert lab.locate(check="max_abs<=100").verdict == "same"
+    assert lab.code.splitlines()[-2:] == ["lab.locate(check=my_check)", "lab.locate(check='max_abs <= 100')"]
 
 
 def test_going_on_with_other_options_is_refused_by_name(lab: Session, tmp_path: Path) -> None:
