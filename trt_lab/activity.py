@@ -85,6 +85,15 @@ class Activity:
         if cancelled:
             job.cancel()
 
+    def telling(self, report: OnProgress) -> OnProgress:
+        """Progress for the status as well as for `report`."""
+
+        def tell(progress: Progress) -> None:
+            self.tell(progress)
+            report(progress)
+
+        return tell
+
     def cancel(self) -> None:
         """Stops what is under way; does nothing when nothing is."""
         with self._lock:

@@ -86,3 +86,10 @@ def opening_line(source: object, path: Path | None) -> str:
     if path is not None:
         return f"lab = trt_lab.Session({str(path)!r})"
     return "lab = trt_lab.Session(my_model)  # the model was given as an object"
+
+
+def shown_samples(samples: object) -> str:
+    """Samples as an argument in code: arrays are called `my_samples`."""
+    if isinstance(samples, str | os.PathLike):
+        return repr(str(samples))
+    return repr(samples) if isinstance(samples, int) else "my_samples"

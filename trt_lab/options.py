@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from trt_lab.errors import UsageError
-from trt_lab.types import PRECISIONS, BuildOptions, NodeId, Precision, ShapeRange
+from trt_lab.types import PRECISIONS, BuildOptions, NodeId, Precision, ShapeRange, Tolerance
 
 ShapeText = str | Sequence[int]
 ShapeArgument = Mapping[str, ShapeText | tuple[ShapeText, ShapeText, ShapeText]]
@@ -102,3 +102,8 @@ def parse_shape_options(values: Iterable[str]) -> tuple[ShapeRange, ...]:
         name, low, usual, high = match.groups()
         shapes[name] = low if usual is None else (low, usual, high)
     return parse_shapes(shapes)
+
+
+def change_tolerance(tolerance: Tolerance, atol: float | None, rtol: float | None) -> Tolerance:
+    """A tolerance with the parts that are given."""
+    return Tolerance(tolerance.atol if atol is None else atol, tolerance.rtol if rtol is None else rtol)

@@ -11,6 +11,7 @@ from html import escape
 import numpy as np
 import pandas as pd
 
+from trt_lab.compare.selfcheck import random_tensors
 from trt_lab.compare.sides import Comparison, compare_sides, open_side
 from trt_lab.compare.words import format_figure, summarize
 from trt_lab.diagnose.locate import Region, Source, TensorError
@@ -139,7 +140,10 @@ class Diff:
 def make_diff(view: GraphView, engine: Record, reference: Record, tolerance: Tolerance) -> Diff:
     """Compares an engine with a reference, tensors in graph order. Raises CompareError."""
     order = sorted(view.tensors, key=view.order)
-    comparison = compare_sides(open_side(engine), open_side(reference), tolerance=tolerance, order=order)
+    comparison = compare_sides(
+        open_side(engine), open_side(reference),
+        tolerance=tolerance, order=order, not_comparable=random_tensors(view),
+    )  # fmt: skip
     compared = {stats.name for stats in comparison.tensors}
     tensors = {name: info for name, info in view.tensors.items() if name in compared}
     outputs = tuple(name for name, info in tensors.items() if info.is_output)

@@ -30,7 +30,7 @@ from trt_lab.graph.view import GraphView
 from trt_lab.history import History, opening_line, shown_samples
 from trt_lab.locating import Means, Wish, locate, low_precision, reduce_model
 from trt_lab.model import Model, ModelSource
-from trt_lab.observing import clean_options, find_clean, is_cheap, is_clean, observe_engine
+from trt_lab.observing import clean_options, has_clean, is_cheap, observe_engine
 from trt_lab.options import ShapeArgument, change_options, change_tolerance
 from trt_lab.record import Record, is_record
 from trt_lab.results import Diff, Finding, make_diff
@@ -204,9 +204,7 @@ class Session:
         self._notify("options")
 
     def _set_kept(self, kept: Sequence[NodeId]) -> None:
-        chosen = set(kept)
-        ordered = tuple(node for node in self._view.nodes if node in chosen)
-        self._options = replace(self._options, plan=replace(self._options.plan, keep_fp32=ordered))
+        self._options = replace(self._options, plan=replace(self._options.plan, keep_fp32=self._known_nodes(kept)))
 
     def _known_nodes(self, nodes: Iterable[str]) -> tuple[NodeId, ...]:
         wanted = {self._view.node(NodeId(node)).id for node in nodes}
@@ -388,13 +386,11 @@ class Session:
         if build:
             with self._activity.doing("clean engine"):
                 self._clean_of(engine, silent)
-        clean = find_clean(self._view, engine, (*self._records, *self._clean))
-        return observe_engine(self._view, engine, clean, self._tolerance)
+        return observe_engine(self._view, engine, (*self._records, *self._clean), self._tolerance)
 
     def _clean_of(self, engine: Record, report: OnProgress) -> None:
-        if is_clean(self._view, engine) or find_clean(self._view, engine, (*self._records, *self._clean)):
-            return
-        self._clean.append(self._run(add_probes(self._model, ()), clean_options(engine), "engine", report))
+        if not has_clean(self._view, engine, (*self._records, *self._clean)):
+            self._clean.append(self._run(add_probes(self._model, ()), clean_options(engine), "engine", report))
 
     @property
     def safe_to_probe(self) -> tuple[TensorId, ...]:
@@ -445,17 +441,13 @@ class Session:
 
     def _means(self, report: OnProgress) -> Means:
         return Means(
-            self._model,
-            self._golden(scaled(report, 0.0, 0.1)),
-            self.samples,
-            self._options,
-            self._tolerance,
+            self._model, self._golden(scaled(report, 0.0, 0.1)), self.samples, self._options, self._tolerance,
             run=lambda probed, options, role: self._run(probed, options, role, silent),
             diff=lambda engine, reference: make_diff(self._view, engine, reference, self._tolerance),
-            submit=lambda task, on_progress: run_task(
-                self._worker, task, self._activity.telling(on_progress), self._activity.submitted
+            submit=lambda task, tell: run_task(
+                self._worker, task, self._activity.telling(tell), self._activity.submitted
             ),
-        )
+        )  # fmt: skip
 
     @property
     def finding(self) -> Finding | None:
@@ -489,26 +481,17 @@ class Session:
     def __repr__(self) -> str:
         plan = self._options.plan
         kept = f", {len(plan.keep_fp32)} kept in FP32" if plan.keep_fp32 else ""
-        return (
-            f"<Session {self._model.name}: {self._options.backend} {plan.default}{kept}, "
-            f"{len(self._probes)} probes, {len(self._records)} records, {self.status.text}>"
-        )
+        engine = f"{self._options.backend} {plan.default}{kept}, {len(self._probes)} probes"
+        return f"<Session {self._model.name}: {engine}, {len(self._records)} records, {self.status.text}>"
 
     # --- inside --------------------------------------------------------------------------
 
     def _run(self, probed: Probed, options: BuildOptions, role: Role, report: OnProgress) -> Record:
-        folder = storage.records_folder(self._records_root, self._model)
         return make_record(
-            self._worker,
-            self._model,
-            probed,
-            options,
-            self.samples,
-            role=role,
-            folder=folder,
-            on_progress=self._activity.telling(report),
-            on_submit=self._activity.submitted,
-        )
+            self._worker, self._model, probed, options, self.samples, role=role,
+            folder=storage.records_folder(self._records_root, self._model),
+            on_progress=self._activity.telling(report), on_submit=self._activity.submitted,
+        )  # fmt: skip
 
     def _notify(self, change: Change) -> None:
         self._events.tell(change)

@@ -20,7 +20,7 @@ from trt_lab.graph.view import GraphView
 from trt_lab.record import Record
 from trt_lab.types import JsonValue, LayerInfo, NodeId, TensorId, Tolerance
 
-Effect: TypeAlias = Literal["neutral", "perturbing"]
+Effect: TypeAlias = Literal["neutral", "perturbing", "unknown"]
 
 _MYELIN = re.compile(r"_myl\d+_\d+$")
 _MYELIN_TENSOR = re.compile(r"(?:\.\d+)?(?:_\d+)?_myl\d+$")
@@ -66,6 +66,8 @@ class Observation:
         changes, types, tactics: What is different; tactics by layer name.
         outputs: Final outputs of the probed engine against the clean one; None when they were not recorded.
         neutral_tensors: Proposal: tensors that can be seen without splitting a layer.
+        hidden: Tensors that cannot be seen without changing the engine; told where it is perturbing.
+        reason: Why nothing is known, or nothing is to be known.
     """
 
     effect: Effect
@@ -77,6 +79,8 @@ class Observation:
     tactics: tuple[str, ...] = ()
     outputs: Comparison | None = None
     neutral_tensors: tuple[TensorId, ...] = ()
+    hidden: tuple[TensorId, ...] = ()
+    reason: str = ""
 
     @property
     def moved(self) -> float | None:
@@ -90,6 +94,8 @@ class Observation:
     @property
     def sentence(self) -> str:
         """One line for a report."""
+        if self.reason:
+            return f"{self.effect}: {self.reason}"
         parts = [f"{self.layers_clean} layers without probes, {self.layers_probed} with"]
         parts += [f"{c.layer} {c.kind}" + (f" into {' | '.join(c.into)}" if c.into else "") for c in self.changes[:3]]
         if len(self.changes) > 3:
@@ -106,6 +112,12 @@ class Observation:
     def as_json(self) -> dict[str, JsonValue]:
         """For `--json`; undefined is null."""
         return {
+            "verdict": self.effect,
+            "split": [c.layer for c in self.changes],
+            "types_changed": [f"{t.tensor}: {t.clean} → {t.probed}" for t in self.types],
+            "moved": self.moved,
+            "reason": self.reason,
+            "sentence": self.sentence,
             "effect": self.effect,
             "by_probe": dict(self.by_probe),
             "layers_clean": self.layers_clean,
@@ -119,11 +131,17 @@ class Observation:
             "outputs_verdict": self.outputs.verdict if self.outputs is not None else None,
             "outputs_max_abs": self.moved,
             "neutral_tensors": [str(tensor) for tensor in self.neutral_tensors],
+            "hidden_tensors": [str(tensor) for tensor in self.hidden],
         }
 
 
 def observe_records(
-    clean: Record, probed: Record, *, view: GraphView | None = None, tolerance: Tolerance | None = None
+    clean: Record,
+    probed: Record,
+    *,
+    view: GraphView | None = None,
+    tolerance: Tolerance | None = None,
+    outputs: bool = True,
 ) -> Observation:
     """Compares a record without probes with one with probes, outputs included.
 
@@ -131,15 +149,17 @@ def observe_records(
         clean, probed: Of the same model and options, on the same samples.
         view: The model's graph, to trace changes to probes and to propose neutral tensors.
         tolerance: How far the outputs may move; default `Tolerance()`.
+        outputs: Whether both ran on the same samples, so that their outputs can be compared.
 
     Raises:
         RecordError: A record is damaged. CompareError: They have no output in common.
     """
-    outputs = None
-    if clean.samples and probed.samples and clean.ok and probed.ok:
+    moved = None
+    if outputs and clean.samples and probed.samples and clean.ok and probed.ok:
         compared = compare_sides(open_side(probed), open_side(clean), tolerance=tolerance)
-        outputs = compared.restricted(set(clean.outputs(0)) - set(clean.meta.probes))
-    return observe(clean.layers, probed.layers, probes=probed.meta.probes, view=view, outputs=outputs)
+        own = {str(t) for t in view.outputs} if view is not None else set()
+        moved = compared.restricted({name for name in clean.outputs(0) if name in own or name not in clean.meta.probes})
+    return observe(clean.layers, probed.layers, probes=probed.meta.probes, view=view, outputs=moved)
 
 
 def observe(
@@ -165,6 +185,7 @@ def observe(
         tactics=_tactic_changes(clean, probed),
         outputs=outputs,
         neutral_tensors=safe_to_probe(clean, view) if view is not None and effect == "perturbing" else (),
+        hidden=hidden_tensors(clean, view) if view is not None and effect == "perturbing" else (),
     )
 
 
