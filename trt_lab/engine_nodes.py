@@ -113,7 +113,7 @@ def name_parts(name: str) -> tuple[str, ...]:
 
 def is_reformat(layer: LayerInfo) -> bool:
     """Whether the layer only changes type or layout of another layer's tensor."""
-    return layer.type in ("Reformat", "NoOp") or bool(_REFORMAT.match(layer.name))
+    return layer.type in ("Reformat", "NoOp", "ReorderInput", "ReorderOutput") or bool(_REFORMAT.match(layer.name))
 
 
 def map_layers(layers: Sequence[LayerInfo], index: NodeIndex | None = None) -> tuple[LayerInfo, ...]:

@@ -45,6 +45,9 @@ def run(
     ] = None,
     weakly_typed: Annotated[bool, typer.Option("--weakly-typed", help="Let TensorRT 10 choose the types.")] = False,
     device: DeviceOption = 0,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Also build it without probes, to tell whether they changed it.")
+    ] = False,
     json: JsonOption = False,
 ) -> int:
     """Build an engine with its probes, run all samples, profile it, and keep the record."""
@@ -62,6 +65,7 @@ def run(
         session.probe(tensor)
     with show_progress(quiet=json) as tell:
         record = session.build(tell).copy_to(out)
+        seen = session.observer(build=clean)
     types = Counter(layer.precision or "unknown" for layer in record.layers)
     latency = median(record.latency_ms) if record.latency_ms else None
     if json:
@@ -72,12 +76,18 @@ def run(
                 "by_precision": dict(types),
                 "build_s": record.meta.build_s,
                 "latency_ms": latency,
-                "observer": {"probes": list(session.probes), "emulated": record.meta.facts.get("emulated")},
+                "observer": {
+                    **seen.as_json(),
+                    "probes": list(session.probes),
+                    "emulated": record.meta.facts.get("emulated"),
+                },
             }
         )
         return 0
     print_line(f"{len(record.layers)} layers: " + ", ".join(f"{n} {name}" for name, n in types.most_common()))
     took = f"built in {record.meta.build_s:.2f} s"
     print_line(took if latency is None else f"{took}; end-to-end latency {latency:.3f} ms (median)")
+    if session.probes:
+        print_line(f"probes {seen.sentence}")
     print_line(f"wrote {record.path}")
     return 0

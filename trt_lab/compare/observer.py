@@ -248,8 +248,9 @@ def _walk(start: TensorId, safe: set[TensorId], view: GraphView, *, back: bool) 
 
 
 def _is_core(layer: LayerInfo) -> bool:
-    """A layer that computes: no reformat, no constant."""
-    return not is_reformat(layer) and layer.type != "Constant"
+    """A layer that computes: no reformat, no constant, no rounding of the emulation."""
+    rounding = layer.type == "Cast" and "(emulated)" in (layer.precision or "")
+    return not is_reformat(layer) and layer.type != "Constant" and not rounding
 
 
 def _signature(layer: LayerInfo, known: set[NodeId]) -> tuple[str, frozenset[str]]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import ipywidgets as ui
 
+from trt_lab.compare.observer import Observation
 from trt_lab.errors import TrtLabError
 from trt_lab.record import Record
 from trt_lab.results import Diff
@@ -23,6 +24,7 @@ from trt_lab.widgets.panes.diff import DiffPane
 from trt_lab.widgets.panes.layers import LayersPane
 from trt_lab.widgets.panes.log import CodePane, LogPane
 from trt_lab.widgets.panes.timeline import TimelinePane
+from trt_lab.widgets.still import still
 from trt_lab.widgets.text import line
 from trt_lab.widgets.toolbar import Toolbar
 
@@ -80,9 +82,9 @@ class Workbench(ui.VBox):
         """Beside the live view a still one, so that a saved notebook shows something without a kernel."""
         bundle = dict(super()._repr_mimebundle_(**kwargs) or {})
         _, diff = self._newest()
-        still = static_html(self._session.view)
+        found = diff._repr_html_() if diff is not None else ""
         bundle["text/plain"] = repr(self._session)
-        bundle["text/html"] = still + (diff._repr_html_() if diff is not None else "")
+        bundle["text/html"] = still(static_html(self._session.view) + found)
         return bundle
 
     # --- from the session ----------------------------------------------------------------
@@ -125,11 +127,18 @@ class Workbench(ui.VBox):
 
     def _show_results(self) -> None:
         record, diff = self._newest()
-        self.diff_pane.show(diff, self._session.blame())
+        self.diff_pane.show(diff, self._session.blame(), self._seen(record))
         for pane in (self.timeline_pane, self.layers_pane, self.log_pane):
             pane.show(record)
         self.graph.set_results(diff.tensors if diff is not None else (), record)
         answer_while_busy(self)
+
+    def _seen(self, record: Record | None) -> Observation | None:
+        try:
+            return self._session.observer(record) if record is not None else None
+        except TrtLabError as error:
+            self._show_error(str(error))
+            return None
 
     def _newest(self) -> tuple[Record | None, Diff | None]:
         records = self._session.records

@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from trt_lab.compare.observer import Observation
 from trt_lab.compare.sides import Comparison, compare_sides, open_side
 from trt_lab.errors import TrtLabError, UsageError
 from trt_lab.graph.view import GraphView
+from trt_lab.observing import observe_engine
 from trt_lab.record import Record
 from trt_lab.results import Diff, Finding
 from trt_lab.session import Session
@@ -22,6 +24,9 @@ PAIRS = 4
 
 LOG_LINES = 1000
 """Most warnings and errors kept of one log."""
+
+LISTED = 12
+"""Most tensors named in a note."""
 
 EMULATED = "Low precision was emulated on the CPU: a prediction of what a strongly typed engine gives, not its numbers."
 
@@ -42,7 +47,10 @@ def report_data(session: Session, finding: Finding) -> ReportData:
         title=session.model.name,
         verdict=finding.verdict,
         headline=finding.headline,
-        facts=_facts(before.engine, before.reference, before.tolerance, session.samples.label),
+        facts=[
+            *_facts(before.engine, before.reference, before.tolerance, session.samples.label),
+            *_observed(session.observer(engine)),
+        ],
         cause=_cause(finding),
         outcomes=outcomes,
         tensors=rows or [TensorRow(stats) for stats in before.tensors],
@@ -51,7 +59,7 @@ def report_data(session: Session, finding: Finding) -> ReportData:
         log=_log([engine, before.engine]),
         code=session.code,
         commands=_commands(session, finding),
-        notes=_notes(before.engine, before.comparison),
+        notes=[*_notes(before.engine, before.comparison), *_observer_notes(session.observer(engine))],
     )
 
 
@@ -74,20 +82,51 @@ def records_report(records: Sequence[Record]) -> ReportData:
             sides = open_side(engine), open_side(reference)
             diffs.append(Diff(compare_sides(*sides, tolerance=tolerance, order=order), engine, reference, tolerance))
     worst = next((diff for diff in diffs if diff.verdict == "differs"), diffs[0] if diffs else None)
+    seen = _observe(worst.engine if worst is not None else shown[0], records, tolerance)
     counted = f"{plural(len(records), 'record')}, none of them a reference to compare with"
     return ReportData(
         title=records[0].meta.model.name,
         verdict=worst.verdict if worst is not None else None,
         headline=worst.headline if worst is not None else counted,
-        facts=_facts(worst.engine if worst is not None else shown[0], reference, tolerance if diffs else None),
+        facts=[
+            *_facts(worst.engine if worst is not None else shown[0], reference, tolerance if diffs else None),
+            *_observed(seen),
+        ],
         outcomes=[_outcome(diff.engine.name, diff) for diff in diffs],
         tensors=[TensorRow(stats, nodes.get(stats.name)) for stats in worst.tensors] if worst is not None else [],
         pairs=_pairs(worst, "tensor")[:PAIRS] if worst is not None else [],
         records=_timed(shown),
         log=_log(shown),
         commands=[shlex.join(["trt-lab", "report", *(str(record.path) for record in records), "-o", "report.html"])],
-        notes=_notes(shown[0], worst.comparison if worst is not None else None),
+        notes=[*_notes(shown[0], worst.comparison if worst is not None else None), *_observer_notes(seen)],
     )
+
+
+def _observe(engine: Record, records: Sequence[Record], tolerance: Tolerance) -> Observation | None:
+    """What the probes did, where the records tell; None when the record cannot give its model."""
+    try:
+        return observe_engine(GraphView.of(engine.model()), engine, records, tolerance)
+    except TrtLabError:
+        return None
+
+
+def _observed(seen: Observation | None) -> list[tuple[str, str]]:
+    return [("Probes and the engine", seen.sentence)] if seen is not None and seen.by_probe else []
+
+
+def _observer_notes(seen: Observation | None) -> list[str]:
+    """What a reader must know of an engine that the probes changed."""
+    if seen is None or seen.effect != "perturbing":
+        return []
+    notes = ["The probes changed the engine: what they show need not be so in the engine without them."]
+    for label, tensors in (
+        ("Neutral places to probe, between its layers", seen.neutral_tensors),
+        ("Inside its layers, not to be seen without changing it", seen.hidden),
+    ):
+        if tensors:
+            more = f" and {len(tensors) - LISTED} more" if len(tensors) > LISTED else ""
+            notes.append(f"{label}: {', '.join(tensors[:LISTED])}{more}.")
+    return notes
 
 
 def _outcome(label: str, diff: Diff) -> Outcome:

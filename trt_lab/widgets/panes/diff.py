@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import ipywidgets as ui
 
+from trt_lab.compare.observer import Effect, Observation
 from trt_lab.errors import TrtLabError
 from trt_lab.results import Diff
 from trt_lab.views.diff import default_slice, diff_figure
@@ -14,7 +15,7 @@ from trt_lab.views.tiles import axes_of
 from trt_lab.views.worst import worst_elements
 from trt_lab.widgets.figure import FigureWidget
 from trt_lab.widgets.table import TableWidget
-from trt_lab.widgets.text import line
+from trt_lab.widgets.text import Kind, line
 from trt_lab.wire import Column
 
 TENSOR_COLUMNS = (
@@ -32,6 +33,7 @@ WORST_COLUMNS = (
     Column(name="rel", label="rel", format="figure", help="|engine − golden| / |golden|"),
 )
 WORST_COUNT = 20
+_KIND_OF_EFFECT: dict[Effect, Kind] = {"neutral": "good", "perturbing": "error", "unknown": "plain"}
 
 
 class DiffPane(ui.VBox):
@@ -48,6 +50,7 @@ class DiffPane(ui.VBox):
         self._on_select = on_select
         self.table = TableWidget(columns=TENSOR_COLUMNS, empty="Nothing to compare yet: press Build.", rows_shown=7)
         self.heading = ui.HTML()
+        self.observer = ui.HTML()
         self.sample = ui.Dropdown(description="sample", options=[("0", 0)], layout={"width": "150px"})
         self.sliders = ui.HBox([], layout={"flex_flow": "row wrap"})
         self.figure = FigureWidget()
@@ -57,18 +60,20 @@ class DiffPane(ui.VBox):
             [self.heading, ui.HBox([self.sample, self.sliders]), self.figure, self.histogram, self.worst],
             layout={"display": "none"},
         )
-        super().__init__([self.table, self.detail])
+        super().__init__([self.observer, self.table, self.detail])
         self.add_class("trt-lab-pane")
         self.table.observe(lambda change: self._chosen(change["new"]), "selected")
         self.sample.observe(lambda _: self._draw(), "value")
 
-    def show(self, diff: Diff | None, local: dict[str, str]) -> None:
+    def show(self, diff: Diff | None, local: dict[str, str], seen: Observation | None = None) -> None:
         """Shows another diff; keeps the tensor that was shown where it is still there.
 
         Args:
             local: Tensor → words on where its error comes from.
+            seen: Whether the probes changed the engine; said above the table where there are probes.
         """
         self._diff = diff
+        self.observer.value = "" if seen is None or not seen.by_probe else _observer_line(seen)
         stats = diff.tensors if diff is not None else ()
         self.table.set_rows(
             keys=[s.name for s in stats],
@@ -149,6 +154,11 @@ class DiffPane(ui.VBox):
             abs=[w.abs for w in worst],
             rel=[w.rel for w in worst],
         )
+
+
+def _observer_line(seen: Observation) -> str:
+    """One line, the whole sentence on hover."""
+    return line(f"probes {seen.sentence}", kind=_KIND_OF_EFFECT[seen.effect])
 
 
 def diff_widget(diff: Diff, tensor: str, *, sample: int = 0) -> FigureWidget:
