@@ -122,7 +122,7 @@ class Search:
             False,
             fp32,
             tuple(self._named(row) for row in errors),
-            tuple(replace(source, node=self.name(source.node)) for source in sources),
+            tuple(self._named_source(source) for source in sources),
             self._named_region(region),
             pair,
             tuple(self._notes),
@@ -292,6 +292,10 @@ class Search:
 
     def _named(self, row: TensorError) -> TensorError:
         return replace(row, node=self.name(row.node) if row.node is not None else None)
+
+    def _named_source(self, source: Source) -> Source:
+        name = self.name(source.node)
+        return replace(source, node=name, why=f"{name}{source.why.removeprefix(source.node)}")
 
     def _named_region(self, region: Region) -> Region:
         trials = tuple(replace(t, keep_fp32=tuple(self.name(n) for n in t.keep_fp32)) for t in region.trials)

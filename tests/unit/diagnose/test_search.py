@@ -87,6 +87,47 @@ def test_bfloat16_has_the_range_but_not_the_digits(tmp_path: Path) -> None:
     assert found.region is not None and found.region.keep_fp32 == made.keep
 
 
+def squared_and_back(square: list, between: list, more: dict | None = None) -> Model:
+    """x → square → root → times 0.001, with other nodes between."""
+    info = helper.make_tensor_value_info
+    weights = [("k", np.float32(0.001)), ("one", np.int64(1)), ("two", np.int64(2))]
+    last = helper.make_node("Mul", ["c", "k"], ["y"], name="out")
+    graph = helper.make_graph(
+        [*square, *between, last], "g", [info("x", 1, [4])], [info("y", 1, None)],
+        [numpy_helper.from_array(np.array(v), n) for n, v in weights],
+    )  # fmt: skip
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("my", 1)]
+    return Model.load(helper.make_model(graph, opset_imports=imports, ir_version=8, **(more or {})))
+
+
+def test_nodes_in_a_local_function_are_named_as_the_user_knows_them(tmp_path: Path) -> None:
+    inner = [
+        helper.make_node("Mul", ["a", "a"], ["s"], name="square"),
+        helper.make_node("Sqrt", ["s"], ["b"], name="root"),
+    ]
+    function = helper.make_function("my", "Norm", ["a"], ["b"], inner, [helper.make_opsetid("", 17)])
+    call = helper.make_node("Norm", ["x"], ["c"], domain="my", name="norm")
+    model = squared_and_back([], [call], {"functions": [function]})
+    found = run_search(search_task(tmp_path, model, [{"x": np.float32([1, 500, 1000, 3000])}]))
+    assert found.region is not None
+    assert found.region.keep_fp32 == ("norm/Norm/square", "norm/Norm/root")
+    assert found.sources[0].node == "norm/Norm/square"
+    assert found.sources[0].why.startswith("norm/Norm/square (Mul): ")
+
+
+def test_sequences_in_the_model_do_not_stop_the_search(tmp_path: Path) -> None:
+    node = helper.make_node
+    between = [
+        node("SplitToSequence", ["x", "two"], ["s"], name="split", axis=0),
+        node("SequenceAt", ["s", "one"], ["e"], name="at"),
+        node("Concat", ["r", "e"], ["c"], name="cat", axis=0),
+    ]
+    square = [node("Mul", ["x", "x"], ["q"], name="square"), node("Sqrt", ["q"], ["r"], name="root")]
+    model = squared_and_back(square, between)
+    found = run_search(search_task(tmp_path, model, [{"x": np.float32([1, 500, 1000, 3000])}]))
+    assert found.region is not None and found.region.keep_fp32 == ("square", "root")
+
+
 # --- checks ------------------------------------------------------------------------------
 
 
