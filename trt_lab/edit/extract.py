@@ -10,7 +10,7 @@ import onnx
 import onnx_ir as ir
 from onnx import helper
 
-from trt_lab.edit.lowering import is_weight
+from trt_lab.edit.lowering import constant_tensor, is_weight
 from trt_lab.errors import EditError
 from trt_lab.graph import GraphView
 from trt_lab.model import Model
@@ -105,14 +105,17 @@ def extract(
     return Extracted(Model.from_ir(copy, path=model.path, notes=model.notes), inputs, given_out, notes)
 
 
-def one_node(view: GraphView, node: NodeId, kinds: Mapping[TensorId, Kind]) -> onnx.ModelProto:
-    """A model of a single node of the main graph, all it reads being inputs, weights too.
+def one_node(
+    view: GraphView, node: NodeId, kinds: Mapping[TensorId, Kind], *, fixed: Collection[TensorId] = ()
+) -> onnx.ModelProto:
+    """A model of a single node of the main graph, all it reads being inputs, weights too unless they are `fixed`.
 
     Inputs are called `i0`, `i1`, … by position and outputs `o0`, …, so that equal nodes give equal models; a node
     with subgraphs keeps its names, which its subgraphs use.
 
     Args:
         kinds: Kind of every tensor that it reads.
+        fixed: Weights that become initializers: types that no runtime takes as an input.
     """
     info = view.nodes[node]
     proto = ir.to_proto(view.ir_node(node))
@@ -126,11 +129,25 @@ def one_node(view: GraphView, node: NodeId, kinds: Mapping[TensorId, Kind]) -> o
         names = {t: f"i{i}" for i, t in enumerate(reads)}
         proto.input[:] = [names[t] if t else "" for t in info.inputs]
         proto.output[:] = [f"o{i}" if t else "" for i, t in enumerate(info.outputs)]
-    inputs = [_value_info(names[t], kinds[t]) for t in reads]
+    inputs = [_value_info(names[t], kinds[t]) for t in reads if t not in fixed]
     outputs = [onnx.ValueInfoProto(name=name) for name in proto.output if name]
-    graph = helper.make_graph([proto], "node", inputs, outputs)
+    graph = helper.make_graph(
+        [proto], "node", inputs, outputs, [_weight(view, t, names[t]) for t in reads if t in fixed]
+    )
     imports = [helper.make_opsetid(domain, version) for domain, version in view.model.opset.items()]
     return helper.make_model(graph, opset_imports=imports, ir_version=view.model.ir.ir_version or 8)
+
+
+def _weight(view: GraphView, tensor: TensorId, name: str) -> onnx.TensorProto:
+    source = constant_tensor(view.ir_value(tensor))
+    if source is None:
+        raise EditError(
+            f"{view.model.name}: the values of '{tensor}' are not in the file; take a model with its weights"
+        )
+    proto = ir.to_proto(source)
+    assert isinstance(proto, onnx.TensorProto)
+    proto.name = name
+    return proto
 
 
 def _value_info(name: str, kind: Kind) -> onnx.ValueInfoProto:

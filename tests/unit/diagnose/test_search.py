@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from tests.unit.diagnose.searching import golden_outputs, run_search, search_task, silent
 from trt_lab import zoo
@@ -126,6 +126,21 @@ def test_sequences_in_the_model_do_not_stop_the_search(tmp_path: Path) -> None:
     model = squared_and_back(square, between)
     found = run_search(search_task(tmp_path, model, [{"x": np.float32([1, 500, 1000, 3000])}]))
     assert found.region is not None and found.region.keep_fp32 == ("square", "root")
+
+
+def test_weights_of_four_bits_are_taken_from_the_model(tmp_path: Path) -> None:
+    four = helper.make_tensor("w", TensorProto.INT4, [4], np.array([1, -2, 3, 7]))
+    weights = [four, *(numpy_helper.from_array(np.float32(v), n) for n, v in (("scale", 1.0), ("k", 0.001)))]
+    steps = [
+        ("DequantizeLinear", ["w", "scale"], "d"), ("Mul", ["x", "d"], "m"), ("Mul", ["m", "m"], "q"), ("Sqrt", ["q"], "r"),
+        ("Mul", ["r", "k"], "y"),
+    ]  # fmt: skip
+    nodes = [helper.make_node(op, reads, [made], name=f"{op}_{made}") for op, reads, made in steps]
+    info = [helper.make_tensor_value_info(n, 1, [4]) for n in "xy"]
+    graph = helper.make_graph(nodes, "int4", info[:1], info[1:], weights)
+    model = Model.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    found = run_search(search_task(tmp_path, model, [{"x": np.float32([1, 500, 1000, 3000])}]))
+    assert found.region is not None and found.region.keep_fp32 == ("Mul_q", "Sqrt_r")
 
 
 # --- checks ------------------------------------------------------------------------------

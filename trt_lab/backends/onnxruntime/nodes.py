@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from trt_lab.backends.onnxruntime.values import Caller
+from trt_lab.backends.onnxruntime.values import PACKED, Caller
 from trt_lab.edit.extract import Kind, one_node, read_tensors
 from trt_lab.errors import RunError
 from trt_lab.graph import GraphView
@@ -48,13 +48,14 @@ class NodeRunner:
         try:
             if held is None:
                 held = self._known[node, kinds] = self._open(node, dict(zip(reads, kinds, strict=True)))
-            return held.run([values[t] for t in reads])
+            return held.run([values[t] for t, kind in zip(reads, kinds, strict=True) if kind[1] not in PACKED])
         except Exception as error:  # ONNX Runtime's errors have no common base
             text = " ".join(str(error).split())[:300]
             raise RunError(f"{self._view.model.name}: node '{node}' cannot be run by itself: {text}") from error
 
     def _open(self, node: NodeId, kinds: Mapping[TensorId, Kind]) -> _OneNode:
-        serialized = one_node(self._view, node, kinds).SerializeToString(deterministic=True)
+        fixed = [tensor for tensor, kind in kinds.items() if kind[1] in PACKED]
+        serialized = one_node(self._view, node, kinds, fixed=fixed).SerializeToString(deterministic=True)
         if serialized not in self._shared:
             self._shared[serialized] = _OneNode(serialized)
         return self._shared[serialized]

@@ -31,6 +31,10 @@ _PACKED: dict[str, np.dtype] = {
 """Two elements a byte, the first in the low half."""
 
 
+PACKED = frozenset(_PACKED.values())
+"""Types that cannot be fed."""
+
+
 class Caller:
     """Runs one session; knows which inputs and outputs numpy cannot hold."""
 
