@@ -87,10 +87,13 @@ def _prepare(home: Path) -> dict[str, str]:
     }
 
 
-@pytest.fixture(scope="session")
-def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabServer]:
-    """JupyterLab on a free port, without a token, serving an empty folder whose name has a space in it."""
-    home = tmp_path_factory.mktemp("jupyter")
+@contextlib.contextmanager
+def running_lab(home: Path) -> Iterator[LabServer]:
+    """JupyterLab on a free port, without a token, serving an empty folder whose name has a space in it.
+
+    Args:
+        home: Empty folder for all that the server keeps.
+    """
     root = home / "lab röot"
     root.mkdir()
     port = _free_port()
@@ -123,6 +126,13 @@ def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabServer]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+@pytest.fixture(scope="session")
+def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabServer]:
+    """One server for the whole test session."""
+    with running_lab(tmp_path_factory.mktemp("jupyter")) as server:
+        yield server
 
 
 class Lab:

@@ -28,6 +28,7 @@ from trt_lab.errors import UsageError
 from trt_lab.views.fallback import figure_fallback
 from trt_lab.views.theme import TOOLTIP_CSS, apply_theme, theme_table
 from trt_lab.widgets.channel import Call, Channel, Reply
+from trt_lab.widgets.still import still
 from trt_lab.widgets.transfer import Arrays
 from trt_lab.wire import (
     BokehRequest,
@@ -106,8 +107,8 @@ class FigureWidget(anywidget.AnyWidget):
             return None
         data, metadata = bundle
         with self._lock:
-            still = "" if self._figure is None else figure_fallback(self._figure)
-        return data | {"text/html": still}, metadata
+            words = "" if self._figure is None else figure_fallback(self._figure)
+        return data | {"text/html": still(words)}, metadata
 
     def _send_bokeh(self, request: BokehRequest, call: Call) -> Reply:
         if request.version != BOKEH_VERSION:

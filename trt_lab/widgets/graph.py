@@ -21,6 +21,7 @@ from trt_lab.widgets.graph_card import Known, make_card
 from trt_lab.widgets.graph_paint import Measured, make_colours
 from trt_lab.widgets.graph_scene import make_scene, place_of
 from trt_lab.widgets.graph_static import static_html
+from trt_lab.widgets.still import still
 from trt_lab.wire import (
     Card,
     CardRequest,
@@ -145,7 +146,7 @@ class GraphWidget(anywidget.AnyWidget):
         text = f"GraphWidget({view.model.name}, {len(view.nodes)} nodes)" if view is not None else "GraphWidget()"
         data = {**data, "text/plain": text}
         if view is not None:
-            data["text/html"] = static_html(view)
+            data["text/html"] = still(static_html(view))
         return data, metadata
 
     # --- for the browser -----------------------------------------------------------------

@@ -11,6 +11,7 @@ import anywidget
 import traitlets
 
 from trt_lab.widgets.channel import Call, Channel
+from trt_lab.widgets.still import still
 from trt_lab.widgets.table_rows import TableRows
 from trt_lab.wire import Column, RowPlace, RowPlaceRequest, Rows, RowsRequest, TableChanged, TableQuery
 
@@ -89,7 +90,7 @@ class TableWidget(anywidget.AnyWidget):
         with self._lock:
             rows = self._rows
         text = f"TableWidget({self.label}, {len(rows.keys)} rows)"
-        return {**data, "text/plain": text, "text/html": rows.static_html(_STATIC_ROWS)}, metadata
+        return {**data, "text/plain": text, "text/html": still(rows.static_html(_STATIC_ROWS))}, metadata
 
     def _order(self, query: TableQuery) -> tuple[TableRows, list[int], int]:
         """Rows, their order under a query, and the version of both."""
