@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import platformdirs
 
-from trt_lab.model import Model
+if TYPE_CHECKING:
+    from trt_lab.model import Model
 
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Annotated
+import traceback
+from typing import Annotated, Any
 
-import click
 import typer
 from typer.core import TyperGroup
 
-from trt_lab import __version__
+from trt_lab import __version__, storage
 from trt_lab.cli.output import ERROR, print_error, print_line
 from trt_lab.errors import TrtLabError
 
@@ -18,15 +18,19 @@ COMMANDS = ("lab", "demo", "doctor", "golden", "build", "compare", "locate", "re
 """In the order of the help. Each is a module of this package with a function `run`."""
 
 
+_WRONG_USE: Any = typer.BadParameter.__mro__[2]
+"""click's ClickException: newer versions of typer carry a click of their own, older ones use the installed one."""
+
+
 class _Commands(TyperGroup):
     """Imports a command when it is asked for: most need no session, and a start costs what is imported."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: typer.Context) -> list[str]:
         """All names, in the order of the help."""
         del ctx
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:
         """The command of that name, None when there is none."""
         del ctx
         if cmd_name not in COMMANDS:
@@ -64,10 +68,10 @@ def run(arguments: list[str] | None = None) -> None:
     """Entry point. Exits 0, 1 (a finding) or 2 (wrong use or an error, told in one line)."""
     try:
         code = app(args=arguments, standalone_mode=False)
-    except (click.exceptions.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         print_error("interrupted")
         sys.exit(ERROR)
-    except click.ClickException as error:
+    except _WRONG_USE as error:
         print_error(f"{error.format_message()} (see trt-lab --help)")
         sys.exit(ERROR)
     except TrtLabError as error:
@@ -79,7 +83,18 @@ def run(arguments: list[str] | None = None) -> None:
     except OSError as error:
         print_error(f"{error.filename or 'file system'}: {error.strerror or error}")
         sys.exit(ERROR)
+    except Exception as error:
+        print_error(f"this failed inside trt-lab ({type(error).__name__}: {error}); {_keep_trace()} helps to report it")
+        sys.exit(ERROR)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _keep_trace() -> str:
+    """Writes the traceback where a report can take it from; returns where."""
+    file = storage.data_folder() / "last-error.txt"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(traceback.format_exc(), encoding="utf-8")
+    return str(file)
 
 
 if __name__ == "__main__":

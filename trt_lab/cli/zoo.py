@@ -52,8 +52,9 @@ def run(
 
 
 def _write(model: zoo.ZooModel, folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
+    samples = folder / f"{model.name}.samples"
+    samples.mkdir(parents=True, exist_ok=True)
     path = model.model.save(folder / f"{model.name}.onnx")
     for number, feeds in enumerate(model.feeds):
-        write_npz(folder / f"{model.name}.samples" / f"{number:03d}.npz", feeds)
+        write_npz(samples / f"{number:03d}.npz", feeds)
     return path

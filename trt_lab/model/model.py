@@ -47,6 +47,7 @@ class Model:
         """Use `load`, `from_proto` or `from_ir`."""
         self._model = graph
         self._path = path
+        self._name: str | None = None
         self._notes = list(notes)
         self._declared: dict[ir.Value, Shape] = {}
         self._inferred = inferred
@@ -57,10 +58,11 @@ class Model:
     # --- making --------------------------------------------------------------------------
 
     @classmethod
-    def load(cls, source: ModelSource) -> Model:
+    def load(cls, source: ModelSource, *, name: str | None = None) -> Model:
         """Opens a model; the source itself is never changed.
 
         Args:
+            name: What to call it; by default what its file or graph is called.
             source: Path of an .onnx file, its bytes, a ModelProto, an onnx_ir.Model, or a Model (returned as it is).
 
         Raises:
@@ -69,6 +71,12 @@ class Model:
         """
         if isinstance(source, Model):
             return source
+        model = cls._open(source)
+        model._name = name
+        return model
+
+    @classmethod
+    def _open(cls, source: ModelSource) -> Model:
         if isinstance(source, onnx.ModelProto):
             copy = onnx.ModelProto()
             copy.CopyFrom(source)
@@ -146,6 +154,8 @@ class Model:
     @property
     def name(self) -> str:
         """Name for people: that of the file without its ending, else that of the graph."""
+        if self._name is not None:
+            return self._name
         return self._path.stem if self._path is not None else self._model.graph.name or "model"
 
     @property

@@ -167,7 +167,7 @@ class Record:
                 raise RecordError(
                     f"{self.path}: the model was too big to copy and is not at {file} any more; put it back"
                 )
-        model = Model.load(file)
+        model = Model.load(file, name=meta.name)
         for key, found in (("model.weights_hash", model.weights_hash), ("model.hash", model.hash)):
             if found != (wanted := getattr(meta, key.removeprefix("model."))):
                 raise RecordError(

@@ -223,6 +223,8 @@ def _model_file(files: _Files, model: Model) -> ModelMeta:
     """Writes the model, or only says where it is when it is big. The bytes of a small one are kept for the next build."""
     origin = str(model.path.absolute()) if model.path is not None else None
     weight = sum(value.const_value.nbytes for value in model.ir.graph.initializers.values() if value.const_value)
+    if model.path is not None and model.path.is_file():  # weights may be in Constant nodes as well
+        weight = max(weight, model.path.stat().st_size)
     if weight > COPY_MODEL_BELOW and origin is not None:
         return ModelMeta(name=model.name, hash=model.hash, weights_hash=model.weights_hash, file=None, origin=origin)
     if weight > COPY_MODEL_BELOW:
