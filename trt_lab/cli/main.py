@@ -83,7 +83,7 @@ def run(arguments: list[str] | None = None) -> None:
     except OSError as error:
         print_error(f"{error.filename or 'file system'}: {error.strerror or error}")
         sys.exit(ERROR)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  # the last resort: a user gets a line, not a traceback
         print_error(f"this failed inside trt-lab ({type(error).__name__}: {error}); {_keep_trace()} helps to report it")
         sys.exit(ERROR)
     sys.exit(code if isinstance(code, int) else 0)
