@@ -216,7 +216,10 @@ task.search(wanted, lambda progress: None)
 """
 
 
-@pytest.mark.parametrize("lines", [0, 1, 2, 3, 5, 8, 13, 20])
+MORE = [pytest.param(lines, marks=pytest.mark.slow) for lines in (4, 6, 7, 9, 11, 14, 17, 19, 23, 26, 29, 31)]
+
+
+@pytest.mark.parametrize("lines", [0, 1, 2, 3, 5, 8, 13, 20, *MORE])
 def test_killed_at_any_point_it_goes_on_with_no_step_done_again(lines: int, tmp_path: Path) -> None:
     made = zoo.get("two_norms")
     whole = run_search(search_task(tmp_path / "whole", made.model, made.feeds))
