@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -44,7 +44,7 @@ class RecordSide:
     def __init__(self, record: Record) -> None:
         self.label = record.name
         self.samples = record.samples
-        self._record = record
+        self.record = record
         self._at = -1
         self._arrays: dict[str, np.ndarray] = {}
 
@@ -58,7 +58,7 @@ class RecordSide:
 
     def _sample(self, sample: int) -> dict[str, np.ndarray]:
         if sample != self._at:
-            self._arrays = self._record.outputs(sample)
+            self._arrays = self.record.outputs(sample)
             self._at = sample
         return self._arrays
 
@@ -174,6 +174,27 @@ def _open_path(path: Path) -> Side:
     return ArraySide(path.name, open_samples(path, which="outputs", runner=runner))
 
 
+class _SideSample(Mapping[str, np.ndarray]):
+    """One sample of a side, read when it is asked for."""
+
+    def __init__(self, side: Side, sample: int) -> None:
+        self._side, self._sample = side, sample
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._side.get(self._sample, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._side.names())
+
+    def __len__(self) -> int:
+        return len(self._side.names())
+
+
+def side_samples(side: Side) -> list[Mapping[str, np.ndarray]]:
+    """A side as one mapping a sample, as checks take them."""
+    return [_SideSample(side, sample) for sample in range(side.samples)]
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Side a (the engine) against side b (the reference).
@@ -227,6 +248,7 @@ def compare_sides(
     tolerance: Tolerance | Tolerances | None = None,
     order: Sequence[str] | None = None,
     not_comparable: Mapping[str, str] | None = None,
+    sums: bool = True,
 ) -> Comparison:
     """Compares the tensors that both sides have, on every sample.
 
@@ -238,6 +260,7 @@ def compare_sides(
         tolerance: One for all, or one by type and tensor.
         order: Names in graph order; default the order of `a`.
         not_comparable: Tensor → why no verdict is given (random ops upstream).
+        sums: See `compare_arrays`.
 
     Raises:
         CompareError: No tensor can be matched; the message lists the names of both sides. Or there are no samples.
@@ -257,7 +280,7 @@ def compare_sides(
         for name, other in pairs:
             left, right = a.get(sample, name), b.get(sample, other)
             limit = limits.of(name, dtype_name(left.dtype))
-            stats = compare_arrays(left, right, limit, name=name, sample=sample)
+            stats = compare_arrays(left, right, limit, name=name, sample=sample, sums=sums)
             if name in excluded:
                 stats = replace(stats, verdict="not_comparable", note=excluded[name])
             found[name].append(stats)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from trt_lab.errors import UsageError
+from trt_lab.tensors.dtypes import ML_DTYPES
 from trt_lab.types import Tolerance
+
+_DTYPES = {*ML_DTYPES, "bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16"}
 
 
 @dataclass(frozen=True)
@@ -51,3 +55,38 @@ def preset(name: str) -> Tolerances:
     if name not in PRESETS:
         raise UsageError(f"no tolerance preset {name!r}; there are: {', '.join(PRESETS)}")
     return PRESETS[name]
+
+
+def parse_tolerances(preset_name: str | None = None, atol: Sequence[str] = (), rtol: Sequence[str] = ()) -> Tolerances:
+    """Tolerances from text: `1e-3` for all, `float16:1e-2` for a type, `NAME:1e-4` for a tensor.
+
+    Args:
+        preset_name: Where to start from; default `trt-lab`.
+        atol, rtol: The parts that change; what is not given stays.
+
+    Raises:
+        UsageError: No such preset, or no number of 0 or more.
+    """
+    base = preset(preset_name or "trt-lab")
+    default, by_dtype, by_tensor = base.default, dict(base.by_dtype), dict(base.by_tensor)
+    parts = [("atol", *_part("--atol", text)) for text in atol] + [("rtol", *_part("--rtol", text)) for text in rtol]
+    for key, name, value in parts:  # those for all first, so that the others start from them
+        if not name:
+            default = replace(default, **{key: value})
+            by_dtype = {dtype: replace(limit, **{key: value}) for dtype, limit in by_dtype.items()}
+    for key, name, value in parts:
+        if name:
+            chosen = by_dtype if name in _DTYPES else by_tensor
+            chosen[name] = replace(chosen.get(name, default), **{key: value})
+    return Tolerances(default, by_dtype, by_tensor, f"{base.source}; changed" if parts else base.source)
+
+
+def _part(option: str, text: str) -> tuple[str, float]:
+    name, _, number = text.rpartition(":")
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if not value >= 0.0:
+        raise UsageError(f"{option} {text!r}: give a number of 0 or more, NAME:NUMBER for a tensor, or float16:NUMBER")
+    return name, value

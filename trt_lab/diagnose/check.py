@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 import re
@@ -23,7 +24,8 @@ from trt_lab.types import TensorStats, Tolerance
 Outputs: TypeAlias = Sequence[Mapping[str, np.ndarray]]
 """One mapping from tensor to array a sample."""
 
-Judge: TypeAlias = Callable[[Outputs, Outputs], "bool | float"]
+Judge: TypeAlias = Callable[..., "bool | float"]
+"""`(outputs, golden)` or `(outputs)`."""
 
 CheckSource: TypeAlias = "str | Sequence[str] | Judge | Check"
 """What `Check.of` takes."""
@@ -42,7 +44,8 @@ class Check:
     Attributes:
         command: Program and arguments; run without a shell, exit status 0 passes. `{outputs}` and `{golden}` stand for
             folders with one .npz a sample; without them both are put behind.
-        function: Called with outputs and golden outputs, lists of mappings; gives a bool, or a number for `at_least`.
+        function: Called with outputs and golden outputs, lists of mappings, or with the outputs alone when it takes one
+            argument (`def metric(outputs) -> float`); gives a bool, or a number for `at_least`.
         at_least: Smallest good number of `function`.
         metric: Name of a figure, comparison and threshold; all outputs of all samples must keep it.
         seconds: Limit of one run of the command.
@@ -99,7 +102,7 @@ class Check:
 
     def _call(self, function: Judge, outputs: Outputs, golden: Outputs) -> bool:
         try:
-            answer = function(outputs, golden)
+            answer = function(outputs) if _takes_one(function) else function(outputs, golden)
         except Exception as error:  # the function is the user's
             text = " ".join(str(error).split())[:200]
             raise UsageError(f"the check {self} failed by itself ({type(error).__name__}: {text}); mend it") from error
@@ -141,6 +144,17 @@ class Check:
         if done.returncode < 0:
             raise UsageError(f"the check command '{name}' was killed by signal {-done.returncode}; mend it")
         return done.returncode
+
+
+def _takes_one(function: Judge) -> bool:
+    """Whether a function cannot take golden outputs as well."""
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError:
+        return True
+    except ValueError:  # built in, without a signature
+        return False
+    return False
 
 
 def judge(outputs: Outputs, golden: Outputs, tolerance: Tolerance) -> tuple[bool, float | None]:

@@ -142,7 +142,7 @@ def _with_shapes(model: Model, feeds: Mapping[str, np.ndarray]) -> Model:
     """A copy whose inputs have the shapes of the feeds, for inference."""
     copy = model.clone_ir()
     for value in copy.graph.inputs:
-        if value.name in feeds:
+        if value.name is not None and value.name in feeds:
             value.shape = ir.Shape(feeds[value.name].shape)
     return Model.from_ir(copy, path=model.path, notes=model.notes)
 
