@@ -61,7 +61,7 @@ class History:
             target = target.with_name(target.name + ".ipynb")
         lines = self.lines
         safe_title = "".join(f"\\{c}" if c in "\\`*_{}[]<>()#+!|" else c for c in title.replace("\n", " "))
-        head = [line for line in lines if line.startswith("import ") or line.startswith("lab = ")]
+        head = [line for line in lines if line.startswith(("import ", "lab = "))]
         steps = [line for line in lines if line not in head]
         cells = [
             nbformat.v4.new_markdown_cell(f"# {safe_title}\n\nRepeats what was done in the trt-lab workbench."),
@@ -88,8 +88,9 @@ def opening_line(source: object, path: Path | None) -> str:
     return "lab = trt_lab.Session(my_model)  # the model was given as an object"
 
 
-def shown_samples(samples: object) -> str:
-    """Samples as an argument in code: arrays are called `my_samples`."""
+def shown_samples(samples: object, seed: int = 0, *, edges: bool = False) -> str:
+    """Samples as the arguments of `feed`: arrays are called `my_samples`."""
+    shown = repr(samples) if isinstance(samples, int) else "my_samples"
     if isinstance(samples, str | os.PathLike):
-        return repr(str(samples))
-    return repr(samples) if isinstance(samples, int) else "my_samples"
+        shown = repr(str(samples))
+    return shown + (f", seed={seed}" if seed else "") + (", edges=True" if edges else "")

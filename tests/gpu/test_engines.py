@@ -15,9 +15,9 @@ import pytest
 
 from tests.gpu import models
 from tests.gpu.conftest import Engine, Lab
+from trt_lab import zoo
 from trt_lab.edit.probe import add_probes
 from trt_lab.model import Model
-from trt_lab import zoo
 from trt_lab.types import BuildOptions, NodeId, PrecisionPlan, ShapeRange, TensorId
 
 pytestmark = pytest.mark.gpu
