@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from trt_lab.model import Model
     from trt_lab.notebook import Session
     from trt_lab.record import Record
+    from trt_lab.samples.images import read_images
     from trt_lab.types import BuildOptions, PrecisionPlan, ShapeRange, Tolerance
 
 __version__ = "0.1.0"
@@ -61,6 +62,7 @@ _HOMES = {
     "TrtLabError": "errors",
     "UsageError": "errors",
     "WorkerCrashedError": "errors",
+    "read_images": "samples.images",
 }
 """Module that each public name comes from."""
 
@@ -86,6 +88,7 @@ __all__ = [
     "UsageError",
     "WorkerCrashedError",
     "__version__",
+    "read_images",
 ]
 
 

@@ -15,7 +15,7 @@ from trt_lab.compare.selfcheck import random_tensors
 from trt_lab.compare.sides import Comparison, compare_sides, open_side
 from trt_lab.compare.words import format_figure, summarize
 from trt_lab.diagnose.locate import Region, Source, TensorError
-from trt_lab.errors import CompareError
+from trt_lab.errors import CompareError, UsageError
 from trt_lab.frames import diff_frame
 from trt_lab.graph.view import GraphView
 from trt_lab.record import Record
@@ -138,7 +138,14 @@ class Diff:
 
 
 def make_diff(view: GraphView, engine: Record, reference: Record, tolerance: Tolerance) -> Diff:
-    """Compares an engine with a reference, tensors in graph order. Raises CompareError."""
+    """Compares an engine with a reference, tensors in graph order.
+
+    Raises:
+        UsageError: The engine was built but not run. CompareError: They have no tensor in common.
+    """
+    if "not_run" in engine.meta.facts:
+        why = engine.meta.facts["not_run"]
+        raise UsageError(f"{engine.name} was built but not run, so it has no outputs to compare: {why}")
     order = sorted(view.tensors, key=view.order)
     comparison = compare_sides(
         open_side(engine), open_side(reference),

@@ -30,6 +30,17 @@ BATCH = 1
 IMAGE_SIDE = 64
 LENGTH = 16
 
+EDGES = (
+    ("all zeros", 0.0),
+    ("all ones", 1.0),
+    ("low end of the range", -math.inf),
+    ("high end of the range", math.inf),
+)
+"""Edge cases, and the value that every input takes."""
+
+NORMAL_ENDS = (-4.0, 4.0)
+"""Ends of the normal distribution, for the edge cases: 4 deviations."""
+
 _LENGTH_NAMES = re.compile(r"seq|time|len|token|frame|step|word|char", re.IGNORECASE)
 _BATCH_NAMES = re.compile(r"batch|^b$|^bs$|^n$", re.IGNORECASE)
 _STATE_NAMES = re.compile(r"state|hidden|cell|^h$|^c$|^hn?_?\d*$|^cn?_?\d*$", re.IGNORECASE)
@@ -50,15 +61,21 @@ class SampleList(list[dict[str, np.ndarray]]):
 
 @dataclass(frozen=True)
 class _Recipe:
-    """How one input is filled; `note` says it."""
+    """How one input is filled; `note` says it. `range` is None for what is no data: sizes, choices, masks."""
 
     shape: tuple[int, ...]
     fill: Fill
     note: str
+    range: tuple[float, float] | None = None
 
 
 def make_samples(
-    model: Model, count: int = 4, seed: int = 0, shapes: Mapping[str, tuple[int, ...]] | None = None
+    model: Model,
+    count: int = 4,
+    seed: int = 0,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    *,
+    edges: bool = False,
 ) -> SampleList:
     """Random inputs that a model can be compared with; the same for the same seed.
 
@@ -72,6 +89,8 @@ def make_samples(
         count: Number of samples.
         seed: Sample i of a seed does not depend on `count`.
         shapes: Shapes that win over the defaults, by input.
+        edges: Puts the edge cases behind the random samples: all zeros, all ones, all at the low end of the range, all
+            at the high end. A value outside the range of an input is taken to its nearest end.
 
     Raises:
         InputError: A string or sequence input, an unknown rank, or a shape that does not fit the model.
@@ -88,6 +107,15 @@ def make_samples(
         }
         for index in range(count)
     ]
+    ends = [recipe.range for recipe in recipes.values() if recipe.range is not None]
+    for label, value in EDGES if edges and ends else ():
+        samples.append(
+            {
+                view.tensors[tensor].name: _edge(recipe, value, _generator(seed, count, tensor))
+                for tensor, recipe in recipes.items()
+            }
+        )
+        notes.append(f"sample {len(samples) - 1}: {label}")
     overridable = [info.name for info in view.tensors.values() if info.overridable and not info.graph]
     if overridable:
         notes.append(
@@ -95,6 +123,15 @@ def make_samples(
         )
     notes += [f"'{view.tensors[tensor].name}': {recipe.note}" for tensor, recipe in recipes.items()]
     return SampleList(samples, tuple(notes))
+
+
+def _edge(recipe: _Recipe, value: float, generator: np.random.Generator) -> np.ndarray:
+    """An input full of one value; what is no data is filled as ever."""
+    made = recipe.fill(generator, recipe.shape)
+    if recipe.range is None:
+        return made
+    low, high = recipe.range
+    return np.full(recipe.shape, min(max(value, low), high)).astype(made.dtype)
 
 
 def _generator(seed: int, index: int, tensor: TensorId) -> np.random.Generator:
@@ -225,16 +262,20 @@ def _floats(dtype: np.dtype, shape: tuple[int, ...], uses: list[Use]) -> _Recipe
             shape,
             lambda rng, s: (np.abs(rng.standard_normal(s)) + 0.1).astype(dtype),
             "|normal| + 0.1: a root or logarithm reads it",
+            (0.1, NORMAL_ENDS[1]),
         )
     if any(needs_unit_range(use) for use in uses):
-        return _Recipe(shape, lambda rng, s: rng.uniform(-0.9, 0.9, s).astype(dtype), "uniform in −0.9 … 0.9")
+        return _Recipe(
+            shape, lambda rng, s: rng.uniform(-0.9, 0.9, s).astype(dtype), "uniform in −0.9 … 0.9", (-0.9, 0.9)
+        )
     if dtype.kind == "c":
         return _Recipe(
             shape,
             lambda rng, s: (rng.standard_normal(s) + 1j * rng.standard_normal(s)).astype(dtype),
             "normal, mean 0, deviation 1, both parts",
         )
-    return _Recipe(shape, lambda rng, s: rng.standard_normal(s).astype(dtype), "normal, mean 0, deviation 1")
+    note = "normal, mean 0, deviation 1"
+    return _Recipe(shape, lambda rng, s: rng.standard_normal(s).astype(dtype), note, NORMAL_ENDS)
 
 
 def _integers(
@@ -266,7 +307,8 @@ def _integers(
 
 
 def _uniform(dtype: np.dtype, shape: tuple[int, ...], low: int, high: int, note: str) -> _Recipe:
-    return _Recipe(shape, lambda rng, s: rng.integers(low, max(high, low + 1), s).astype(dtype), note)
+    high = max(high, low + 1)
+    return _Recipe(shape, lambda rng, s: rng.integers(low, high, s).astype(dtype), note, (low, high - 1))
 
 
 def _chosen(dtype: np.dtype, shape: tuple[int, ...], known: np.ndarray, use: Use) -> _Recipe:

@@ -28,12 +28,14 @@ class Samples:
         label: Where they come from, for people.
         seed: Of generated samples; None for given ones.
         notes: Ranges and sizes that were chosen, one line each.
+        edges: How many of them, the last, are edge cases.
     """
 
     feeds: tuple[Mapping[str, np.ndarray], ...]
     label: str
     seed: int | None = None
     notes: tuple[str, ...] = ()
+    edges: int = 0
 
     @property
     def count(self) -> int:
@@ -41,8 +43,19 @@ class Samples:
         return len(self.feeds)
 
     @classmethod
-    def of(cls, model: Model, source: SamplesSource, *, seed: int = 0, shapes: Sequence[ShapeRange] = ()) -> Samples:
+    def of(
+        cls,
+        model: Model,
+        source: SamplesSource,
+        *,
+        seed: int = 0,
+        shapes: Sequence[ShapeRange] = (),
+        edges: bool = False,
+    ) -> Samples:
         """Samples from a number, arrays, or a file or folder.
+
+        Args:
+            edges: Adds edge cases to a number of random samples; see `make_samples`.
 
         Raises:
             InputError: They do not fit the model, or there are none.
@@ -51,8 +64,10 @@ class Samples:
         if isinstance(source, int):
             if source < 1:
                 raise InputError(f"{source} samples: ask for at least one")
-            made = make_samples(model, source, seed, {r.name: r.opt for r in shapes} or None)
-            return cls(tuple(made), f"{source} random, seed {seed}", seed, made.notes)
+            made = make_samples(model, source, seed, {r.name: r.opt for r in shapes} or None, edges=edges)
+            more = len(made) - source
+            label = f"{source} random, seed {seed}" + (f", and {more} edge cases" if more else "")
+            return cls(tuple(made), label, seed, made.notes, more)
         if isinstance(source, (str, PathLike)):
             return cls.given(model, read_samples(source), label=Path(source).name)
         if isinstance(source, Mapping):
@@ -70,4 +85,4 @@ class Samples:
         """Generated samples anew at other shapes; given ones stay as they are."""
         if self.seed is None:
             return self
-        return Samples.of(model, self.count, seed=self.seed, shapes=shapes)
+        return Samples.of(model, self.count - self.edges, seed=self.seed, shapes=shapes, edges=self.edges > 0)

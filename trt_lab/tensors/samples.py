@@ -18,6 +18,7 @@ from trt_lab.tensors.safe import safetensors_loaders, write_safetensors
 
 Which = Literal["inputs", "outputs"]
 _KINDS = ".npz, .npy, .safetensors, Polygraphy .json, a record, or a folder of these"
+_IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 
 
 class Sample(Mapping[str, np.ndarray]):
@@ -122,7 +123,11 @@ def _folder(folder: Path, which: Which, runner: str | None) -> list[Mapping[str,
         if item.suffix.lower() in (".npz", ".safetensors", ".json", ".npy"):
             samples.extend(open_samples(item, which=which, runner=runner))
     if not samples:
-        raise RecordError(f"{folder}: holds no samples; give {_KINDS}")
+        images = any(item.suffix.lower() in _IMAGES for item in folder.iterdir())
+        hint = (
+            "read the images with trt_lab.read_images, which asks how to prepare them" if images else f"give {_KINDS}"
+        )
+        raise RecordError(f"{folder}: holds no samples; {hint}")
     return samples
 
 

@@ -223,3 +223,23 @@ def test_real_models_run(real_model, name: str) -> None:
     for sample in make_samples(model, 2):
         outputs = _run(model, sample)
         assert all(np.isfinite(output).all() for output in outputs)
+
+
+def test_edge_cases_come_behind_the_random_ones() -> None:
+    model = Model.from_proto(
+        parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        g (float[2,3] x, float[2] p, uint8[2] u, int64[2] i) => (float[2,3] y, float[2] q, float[2] v, float[2,3] w)
+        <float[5,3] table = {0,1,2,3,4,5,6,7,8,9,10,11,12,13,14}>
+        { y = Neg(x)  q = Log(p)  v = Cast<to=1>(u)  w = Gather<axis=0>(table, i) }
+        """)
+    )
+    plain, made = make_samples(model, 3, 1), make_samples(model, 3, 1, edges=True)
+    assert len(made) == 7
+    for one, other in zip(plain, made, strict=False):
+        assert all(np.array_equal(one[name], other[name]) for name in one)
+    ends = {name: [sample[name].reshape(-1)[0].item() for sample in made[3:]] for name in made[0]}
+    assert ends["x"] == [0, 1, -4, 4] and ends["u"] == [0, 1, 0, 255] and ends["i"] == [0, 1, 0, 4]
+    assert ends["p"] == pytest.approx([0.1, 1, 0.1, 4])
+    assert all(sample["x"].dtype == np.float32 and np.ptp(sample["x"]) == 0 for sample in made[3:])
+    assert "sample 3: all zeros" in made.notes
