@@ -20,7 +20,9 @@ import numpy as np
 from trt_lab import backends, storage, zoo
 from trt_lab.activity import Activity, Status, scaled, silent
 from trt_lab.backends.worker import Worker, default_worker
+from trt_lab.checking import self_checks
 from trt_lab.compare.observer import Observation, safe_to_probe
+from trt_lab.compare.selfcheck import SelfCheck
 from trt_lab.diagnose.check import CheckSource
 from trt_lab.diagnose.reduce import Reduced
 from trt_lab.edit.probe import Probed, add_probes
@@ -362,11 +364,7 @@ class Session:
         return records[-1]
 
     def compare(self, record: Record | None = None, *, atol: float | None = None, rtol: float | None = None) -> Diff:
-        """Compares a record (the newest by default) with the reference.
-
-        Raises:
-            UsageError: Nothing was built yet, or the engine was built but cannot run here.
-        """
+        """Compares a record (newest by default) with the reference. Raises UsageError: not built yet, or not run here."""
         engine, reference = self.newest(record), self._reference
         if reference is None:
             raise UsageError("no reference yet; run it first: lab.golden()")
@@ -376,10 +374,7 @@ class Session:
         """Whether the probes of an engine (the newest by default) changed it: neutral, perturbing or unknown.
 
         It is held against the clean engine of the same options. That is built beside the probed one where it costs
-        little (onnxruntime, or with a timing cache); else only when `build` is set.
-
-        Raises:
-            UsageError: Nothing was built yet. BackendError, CancelledError: As that build ended.
+        little (onnxruntime, or with a timing cache); else only when `build` is set. Raises UsageError: nothing built yet.
         """
         engine = self.newest(record)
         if build:
@@ -395,6 +390,11 @@ class Session:
     def safe_to_probe(self) -> tuple[TensorId, ...]:
         """Tensors that lie between layers of the newest engine: a probe there splits none. Empty before a build."""
         return safe_to_probe(self._records[-1].layers, self._view) if self._records else ()
+
+    def self_check(self, on_progress: OnProgress | None = None) -> tuple[SelfCheck, ...]:
+        """What the engine tells with no reference: same input twice, rows of a batch, the reference's own optimiser."""
+        with self._history.action("lab.self_check()"), self._activity.doing("self-check"):
+            return self_checks(self._model, self.samples, self._options, self._tolerance, self._run, on_progress or silent)
 
     # --- diagnosis -----------------------------------------------------------------------
 
@@ -485,9 +485,11 @@ class Session:
 
     # --- inside --------------------------------------------------------------------------
 
-    def _run(self, probed: Probed, options: BuildOptions, role: Role, report: OnProgress) -> Record:
+    def _run(
+        self, probed: Probed, options: BuildOptions, role: Role, report: OnProgress, samples: Samples | None = None
+    ) -> Record:
         return make_record(
-            self._worker, self._model, probed, options, self.samples, role=role,
+            self._worker, self._model, probed, options, samples or self.samples, role=role,
             folder=storage.records_folder(self._records_root, self._model),
             on_progress=self._activity.telling(report), on_submit=self._activity.submitted,
         )  # fmt: skip

@@ -89,3 +89,15 @@ def test_the_command_tells_it(tmp_path: Path) -> None:
     observer = json.loads(done.stdout)["observer"]
     assert observer["verdict"] == "perturbing" and len(observer["split"]) == 1 and observer["types_changed"] == []
     assert observer["probes"] == [INSIDE]
+
+
+def test_self_checks_of_a_session(tmp_path: Path) -> None:
+    session = Session("zoo:clean_cnn", records=tmp_path)
+    checks = {check.name: check for check in session.self_check()}
+    assert checks["same input twice"].verdict == "same" and checks["same input twice"].note == "bit-identical"
+    c28 = checks["reference with its optimiser off and on"]
+    assert (
+        c28.verdict == "same" and c28.comparison is not None and len(c28.comparison.per_sample) == session.samples.count
+    )
+    assert all(check.verdict != "differs" for check in checks.values()) and session.records == ()
+    assert session.code.endswith("lab.self_check()\n")
