@@ -98,6 +98,7 @@ def _draw(edges: np.ndarray, golden: np.ndarray, engine: np.ndarray):
         y_range=Range1d(start=floor, end=top * 2.0),
         tools="xpan,xbox_zoom,xwheel_zoom,reset",
         toolbar_location="right",
+        toolbar_inner=True,
         x_axis_label="value",
         y_axis_label="elements (log)",
     )
@@ -108,6 +109,7 @@ def _draw(edges: np.ndarray, golden: np.ndarray, engine: np.ndarray):
     hit = plot.quad("left", "right", "hit", floor, source=source, fill_alpha=0, line_alpha=0)
     tips = [("value", "@left … @right"), ("golden", "@golden"), ("engine", "@engine")]
     plot.add_tools(HoverTool(renderers=[hit], tooltips=tips, attachment="above", point_policy="follow_mouse"))
+    plot.toolbar.autohide = True
     legend = plot.legend[0]
     plot.center.remove(legend)
     legend.update(orientation="horizontal", padding=2, margin=0)

@@ -8,7 +8,7 @@ from typing import Any
 import ipywidgets as ui
 
 from trt_lab import backends, zoo
-from trt_lab.errors import TrtLabError
+from trt_lab.errors import TrtLabError, UsageError
 from trt_lab.options import parse_shape_options
 from trt_lab.session import Session, Status
 from trt_lab.types import PRECISIONS
@@ -35,7 +35,8 @@ class Toolbar(ui.VBox):
             description="shapes",
             placeholder="x:1x3x64x64",
             continuous_update=False,
-            layout={"width": "200px"},
+            layout={"width": "190px"},
+            style={"description_width": "auto"},
             tooltip="NAME:1x3x64x64, or NAME:MIN:OPT:MAX; several with spaces between",
         )
         self.samples = _choice("samples")
@@ -104,7 +105,10 @@ class Toolbar(ui.VBox):
         self.cancel.on_click(lambda _: self._try(session.cancel))
 
     def _use_shapes(self, text: str) -> None:
-        ranges = parse_shape_options(text.split())
+        try:
+            ranges = parse_shape_options(text.split())
+        except UsageError as error:
+            raise UsageError(str(error).removeprefix("--")) from None  # it names the option of the commands
         self._session.use(shapes={r.name: (r.min, r.opt, r.max) for r in ranges})
 
     def _on_value(self, control: ui.DOMWidget, action: Callable[[Any], None]) -> None:

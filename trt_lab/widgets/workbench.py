@@ -58,8 +58,6 @@ class Workbench(ui.VBox):
         self.tabs = ui.Tab(
             [self.diff_pane, self.timeline_pane, self.layers_pane, self.log_pane, self.code_pane], titles=TABS
         )
-        self.graph.layout.flex, self.tabs.layout.flex = "1 1 45%", "1 1 55%"
-        self.graph.layout.min_width = self.tabs.layout.min_width = "0"
         body = ui.HBox([self.graph, self.tabs])
         body.add_class("trt-lab-body")
         super().__init__([_style(), self.toolbar, self.error, body])
@@ -99,6 +97,8 @@ class Workbench(ui.VBox):
                 self._show_all()
             elif change in ("probes", "options"):
                 self._show_choices()
+            elif change == "observer":
+                self.diff_pane.show_observation(self._seen(self._newest()[0]))
             elif change == "samples":
                 self.toolbar.refresh()
             elif change in ("record", "reference", "finding"):
@@ -127,7 +127,8 @@ class Workbench(ui.VBox):
 
     def _show_results(self) -> None:
         record, diff = self._newest()
-        self.diff_pane.show(diff, self._session.blame(), self._seen(record))
+        self.diff_pane.show(diff, self._session.blame())
+        self.diff_pane.show_observation(self._seen(record))
         for pane in (self.timeline_pane, self.layers_pane, self.log_pane):
             pane.show(record)
         self.graph.set_results(diff.tensors if diff is not None else (), record)

@@ -33,6 +33,7 @@ WORST_COLUMNS = (
     Column(name="rel", label="rel", format="figure", help="|engine − golden| / |golden|"),
 )
 WORST_COUNT = 20
+OWN_WIDTH = {"description_width": "auto"}
 _KIND_OF_EFFECT: dict[Effect, Kind] = {"neutral": "good", "perturbing": "error", "unknown": "plain"}
 
 
@@ -51,7 +52,7 @@ class DiffPane(ui.VBox):
         self.table = TableWidget(columns=TENSOR_COLUMNS, empty="Nothing to compare yet: press Build.", rows_shown=7)
         self.heading = ui.HTML()
         self.observer = ui.HTML()
-        self.sample = ui.Dropdown(description="sample", options=[("0", 0)], layout={"width": "150px"})
+        self.sample = ui.Dropdown(description="sample", options=[("0", 0)], layout={"width": "110px"}, style=OWN_WIDTH)
         self.sliders = ui.HBox([], layout={"flex_flow": "row wrap"})
         self.figure = FigureWidget()
         self.histogram = FigureWidget()
@@ -65,15 +66,13 @@ class DiffPane(ui.VBox):
         self.table.observe(lambda change: self._chosen(change["new"]), "selected")
         self.sample.observe(lambda _: self._draw(), "value")
 
-    def show(self, diff: Diff | None, local: dict[str, str], seen: Observation | None = None) -> None:
+    def show(self, diff: Diff | None, local: dict[str, str]) -> None:
         """Shows another diff; keeps the tensor that was shown where it is still there.
 
         Args:
             local: Tensor → words on where its error comes from.
-            seen: Whether the probes changed the engine; said above the table where there are probes.
         """
         self._diff = diff
-        self.observer.value = "" if seen is None or not seen.by_probe else _observer_line(seen)
         stats = diff.tensors if diff is not None else ()
         self.table.set_rows(
             keys=[s.name for s in stats],
@@ -90,6 +89,10 @@ class DiffPane(ui.VBox):
         names = [s.name for s in stats]
         worst = diff.worst
         self.show_tensor(self._shown if self._shown in names else worst.name if worst is not None else names[0])
+
+    def show_observation(self, seen: Observation | None) -> None:
+        """Says above the table whether the probes changed the engine; nothing where there are none."""
+        self.observer.value = "" if seen is None or not seen.by_probe else _observer_line(seen)
 
     def show_tensor(self, tensor: str) -> None:
         """Shows one tensor of the diff; one that it does not hold is left alone."""
@@ -116,7 +119,9 @@ class DiffPane(ui.VBox):
         axes = axes_of(golden.shape)
         chosen = default_slice(golden, engine)
         self.sliders.children = tuple(
-            ui.BoundedIntText(value=value, min=0, max=size - 1, description=f"axis {axis}", layout={"width": "140px"})
+            ui.BoundedIntText(
+                value=value, min=0, max=size - 1, description=f"axis {axis}", layout={"width": "110px"}, style=OWN_WIDTH
+            )
             for axis, size, value in zip(axes.chosen, axes.choices, chosen, strict=True)
         )
         for slider in self.sliders.children:

@@ -13,10 +13,10 @@ from trt_lab.wire import Column
 
 COLUMNS = (
     Column(name="name", label="layer", format="name"),
-    Column(name="type", label="type", width=130),
-    Column(name="precision", label="computes in", width=100),
-    Column(name="average_ms", label="average", unit="ms", format="figure", width=90),
-    Column(name="share", label="share", format="share", width=110, help="of the sum of layers"),
+    Column(name="type", label="type", width=110),
+    Column(name="precision", label="computes in", width=132),
+    Column(name="average_ms", label="mean", unit="ms", format="figure", width=80, help="of the profiled runs"),
+    Column(name="share", label="share", format="share", width=70, help="of the sum of layers"),
     Column(name="nodes", label="ONNX nodes", format="name"),
 )
 

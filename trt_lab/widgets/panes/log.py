@@ -18,6 +18,7 @@ COLUMNS = (
     Column(name="source", label="from", width=110),
     Column(name="message", label="message"),
 )
+EMPTY = "No log yet: press Build."
 LINES = 20_000
 """Lines held for the table; the record on disk has all."""
 
@@ -27,7 +28,7 @@ class LogPane(ui.VBox):
 
     def __init__(self) -> None:
         self.heading = ui.HTML()
-        self.table = TableWidget(columns=COLUMNS, empty="No log yet: press Build.", rows_shown=20)
+        self.table = TableWidget(columns=COLUMNS, empty=EMPTY, rows_shown=20)
         super().__init__([self.heading, self.table])
         self.add_class("trt-lab-pane")
 
@@ -39,6 +40,7 @@ class LogPane(ui.VBox):
             more = " (the first of more; all are in the record)" if len(lines) == LINES else ""
             text = f"{len(lines)} lines{more} · {counts['error']} errors · {counts['warning']} warnings · {record.path}"
             self.heading.value = line(text)
+        self.table.empty = "The backend wrote no log." if record is not None else EMPTY
         self.table.set_rows(
             keys=[str(number) for number in range(len(lines))],
             severity=[entry.severity for entry in lines],
