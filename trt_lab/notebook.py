@@ -111,22 +111,28 @@ def _telling(on_progress: OnProgress | None) -> Iterator[OnProgress]:
 
 
 _panel: Session | None = None
+_panel_path: Path | None = None
 
 
 def open_panel(path: str) -> None:
     """What a JupyterLab panel runs in its kernel: shows the workbench on `path`, or in place why it cannot.
+
+    The same path again, as after a reload of the page, shows the session that is there, with its probes and records.
 
     Args:
         path: ONNX file or record.
     """
     from IPython.display import display
 
-    global _panel
-    try:
-        _panel = Session.open_any(path)
-    except TrtLabError as error:
-        display(error_panel(path, str(error)))
-        return
+    global _panel, _panel_path
+    wanted = Path(path).absolute()
+    if _panel is None or wanted != _panel_path:
+        try:
+            _panel, _panel_path = Session.open_any(path), wanted
+        except TrtLabError as error:
+            _panel = _panel_path = None
+            display(error_panel(path, str(error)))
+            return
     display(_panel.workbench)
 
 

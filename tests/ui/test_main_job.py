@@ -14,7 +14,7 @@ from trt_lab.graph.view import GraphView
 from trt_lab.model import Model
 from trt_lab.types import NodeId
 
-from .conftest import Lab
+from .conftest import KERNEL_MS, Lab
 
 BUILD_MS = 120_000
 """Longest build on a slow machine, in milliseconds."""
@@ -96,6 +96,29 @@ def python(lab: Lab, panel_path: str, code: str) -> str:
         }""",
         [panel_path, code],
     )
+
+
+def test_probes_are_still_there_after_a_reload(lab: Lab) -> None:
+    zoo.get("l2norm_overflow").model.save(lab.root / "reloaded.onnx")
+    with lab.page.expect_response(
+        lambda response: (
+            "/api/workspaces" in response.url
+            and response.request.method == "PUT"
+            and "reloaded.onnx" in (response.request.post_data or "")
+        ),
+        timeout=KERNEL_MS,
+    ):
+        panel = open_workbench(lab, "reloaded.onnx")
+    click_node(lab.page, panel, "/Mul")
+    panel.locator(".trt-card").get_by_role("button", name="Probe").first.click()
+    expect(panel.locator(".trt-card").get_by_role("button", name="Probed").first).to_be_visible()
+    lab.open(reset=False)
+    panel = lab.ready_panel("reloaded.onnx")
+    expect(panel.locator(".trt-graph")).to_have_attribute("data-state", "ready", timeout=BUILD_MS)
+    click_node(lab.page, panel, "/Mul")
+    expect(panel.locator(".trt-card").get_by_role("button", name="Probed").first).to_be_visible()
+    said = python(lab, "reloaded.onnx", "from trt_lab import notebook; print(notebook.panel_session().probes)")
+    assert said == "('/Mul_output_0',)"
 
 
 @pytest.mark.slow
