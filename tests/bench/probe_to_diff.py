@@ -1,0 +1,100 @@
+"""How long from a press on Probe to the diff on the screen, in a real JupyterLab with magika.
+
+Run from the checkout: `python -m tests.bench.probe_to_diff MODEL.onnx [ROUNDS]`. Prints each round, its parts, and
+the medians, in seconds. Probe and Build are pressed one right after the other; the end is the frame in which the
+heat maps of the new tensor are painted.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page, expect, sync_playwright
+
+from tests.ui.conftest import Lab, running_lab
+from tests.ui.test_main_job import click_node, open_workbench
+from trt_lab.graph.view import GraphView
+from trt_lab.model import Model
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+
+WATCH = """([panel, tensor]) => {
+  const text = tensor.slice(-12);
+  const times = { start: performance.now() };
+  const mark = name => { times[name] ??= performance.now(); };
+  const figure = panel.querySelectorAll('.trt-lab-figure')[0];
+  const old = new Set(figure.querySelectorAll('.trt-lab-figure-host'));
+  window.probeToDiff = new Promise(resolve => {
+    const look = () => {
+      const row = [...panel.querySelectorAll('.trt-lab-pane [role=row]')].some(r => r.textContent.includes(text));
+      if (row) mark('table');
+      const host = [...figure.querySelectorAll('.trt-lab-figure-host:not([data-hidden])')].find(h => !old.has(h));
+      if (row && host) {
+        requestAnimationFrame(() => { mark('maps'); resolve(times); });
+        return;
+      }
+      requestAnimationFrame(look);
+    };
+    look();
+  });
+}"""
+
+
+def tensors_of(path: Path, count: int) -> list[tuple[str, str]]:
+    """Nodes spread over the model, each with the float tensor that it makes."""
+    view = GraphView.of(Model.load(path))
+    good = [
+        (str(node.id), str(node.outputs[0]))
+        for node in view.nodes.values()
+        if not node.graph
+        and node.outputs[0] is not None
+        and node.op_type not in ("Constant", "Identity")
+        and view.tensors[node.outputs[0]].dtype == "float32"
+        and not view.tensors[node.outputs[0]].is_output
+    ]
+    step = max(1, len(good) // count)
+    return good[::step][:count]
+
+
+def measure(page: Page, panel: Locator, node: str, tensor: str) -> dict[str, float]:
+    """Seconds from the press to the row in the table, and to the painted maps."""
+    click_node(page, panel, node)
+    button = panel.locator(".trt-card").get_by_role("button", name="Probe", exact=True).first
+    expect(button).to_be_visible()
+    page.evaluate(WATCH, [panel.element_handle(), tensor])
+    button.click()
+    panel.get_by_role("button", name="Build").click()
+    times = page.evaluate("() => window.probeToDiff")
+    expect(panel.get_by_role("button", name="Cancel")).to_be_disabled(timeout=60_000)
+    return {part: (times[part] - times["start"]) / 1000 for part in ("table", "maps")}
+
+
+def main() -> None:
+    """Opens the model, builds once, then measures."""
+    model = Path(sys.argv[1])
+    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 10
+    with tempfile.TemporaryDirectory() as home, running_lab(Path(home)) as server, sync_playwright() as playwright:
+        found = shutil.which("chromium") or shutil.which("chromium-browser")
+        browser = playwright.chromium.launch(executable_path=found, args=FLAGS)
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        lab = Lab(page, server, "bench").open()
+        shutil.copy(model, lab.root / "model.onnx")
+        panel = open_workbench(lab, "model.onnx")
+        panel.get_by_role("button", name="Build").click()
+        expect(panel.locator(".trt-lab-figure").first.locator("canvas").first).to_be_visible(timeout=120_000)
+        expect(panel.get_by_role("button", name="Cancel")).to_be_disabled(timeout=60_000)
+        found_times = []
+        for node, tensor in tensors_of(model, rounds):
+            times = measure(page, panel, node, tensor)
+            found_times.append(times)
+            print(f"{times['maps']:.3f} s (row in the table after {times['table']:.3f} s)  {tensor}")
+        for part in ("table", "maps"):
+            print(f"median {part}: {statistics.median(t[part] for t in found_times):.3f} s")
+
+
+if __name__ == "__main__":
+    main()
