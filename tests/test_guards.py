@@ -88,7 +88,8 @@ def imported(tree: ast.AST) -> set[str]:
 def test_public_names_are_exactly_these() -> None:
     errors = [name for name in trt_lab.__all__ if name.endswith("Error")]
     assert set(trt_lab.__all__) - set(errors) == {
-        *("BuildOptions", "Model", "PrecisionPlan", "Record", "Session", "ShapeRange", "Tolerance", "__version__")
+        *("BuildOptions", "Model", "PrecisionPlan", "Record", "Session", "ShapeRange", "Tolerance", "__version__"),
+        "read_images",
     }
     assert trt_lab.__all__ == sorted(trt_lab.__all__)
     assert dir(trt_lab) == trt_lab.__all__
@@ -169,7 +170,8 @@ def test_every_imported_library_is_declared() -> None:
         re.split(r"[\s\[<>=!~;]", line, maxsplit=1)[0].lower().replace("-", "_")
         for line in [*project["dependencies"], *extras]
     }
-    other_name = {"google": "protobuf", "IPython": "ipython", "tensorrt_rtx_bindings": "tensorrt_rtx_cu13_bindings"}
+    other_name = {"google": "protobuf", "IPython": "ipython", "PIL": "pillow"}
+    other_name["tensorrt_rtx_bindings"] = "tensorrt_rtx_cu13_bindings"
     used = set[str]().union(*(imported(ast.parse(file.read_text(encoding="utf-8"))) for file in python_files()))
     used -= {*sys.stdlib_module_names, "trt_lab"}
     missing = {name for name in used if other_name.get(name, name).lower() not in declared}

@@ -285,7 +285,9 @@ class Session:
     def golden(self, on_progress: OnProgress | None = None) -> Record:
         """Outputs of the reference for the outputs and probes; the last one again when nothing changed."""
         with self._history.action("lab.golden()"), self._activity.doing("reference"):
-            return self._golden(on_progress or silent)
+            record = self._golden(on_progress or silent)
+        self._notify("reference")
+        return record
 
     def _golden(self, on_progress: OnProgress) -> Record:
         reference = self._reference
@@ -295,7 +297,6 @@ class Session:
         options = BuildOptions(backend="onnxruntime", optimizer=False, profile_runs=0, shapes=self._options.shapes)
         record = self._run(probed, options, "reference", on_progress)
         self._reference = record
-        self._notify("reference")
         return record
 
     def build(self, on_progress: OnProgress | None = None) -> Record:
@@ -391,10 +392,10 @@ class Session:
         """Tensors that lie between layers of the newest engine: a probe there splits none. Empty before a build."""
         return safe_to_probe(self._records[-1].layers, self._view) if self._records else ()
 
-    def self_check(self, on_progress: OnProgress | None = None) -> tuple[SelfCheck, ...]:
+    def self_check(self, on_progress: OnProgress = silent) -> tuple[SelfCheck, ...]:
         """What the engine tells with no reference: same input twice, rows of a batch, the reference's own optimiser."""
         with self._history.action("lab.self_check()"), self._activity.doing("self-check"):
-            return self_checks(self._model, self.samples, self._options, self._tolerance, self._run, on_progress or silent)
+            return self_checks(self._model, self.samples, self._options, self._tolerance, self._run, on_progress)
 
     # --- diagnosis -----------------------------------------------------------------------
 

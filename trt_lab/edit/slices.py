@@ -56,5 +56,14 @@ class Slicer:
         return part.SerializeToString()
 
 
+def with_input_shapes(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Model:
+    """A copy whose inputs have these shapes, and whose other shapes follow from them."""
+    copy = model.clone_ir()
+    for value in copy.graph.inputs:
+        if value.name is not None and value.name in shapes:
+            value.shape = ir.Shape(shapes[value.name])
+    return Model.from_ir(copy, path=model.path, notes=model.notes)
+
+
 def _number(dtype: np.dtype) -> int:
     return onnx.TensorProto.STRING if dtype.kind in "OUS" else int(ir.DataType.from_numpy(dtype))

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
-import onnx_ir as ir
 import onnxruntime as ort
 
 from trt_lab.backends.onnxruntime.values import Caller
 from trt_lab.edit.extract import read_tensors
 from trt_lab.edit.lowering import is_weight
-from trt_lab.edit.slices import Slicer
+from trt_lab.edit.slices import Slicer, with_input_shapes
 from trt_lab.errors import BuildError, RunError
 from trt_lab.graph import GraphView
 from trt_lab.model import Model
@@ -63,7 +62,7 @@ class Plan:
 def plan_stream(model: Model, feeds: Mapping[str, np.ndarray], limit_bytes: int = CHUNK_BYTES) -> Plan:
     """Cuts the model into parts, with the sizes that inference finds for these inputs."""
     view = GraphView.of(model)
-    sized = GraphView.of(_with_shapes(model, feeds))
+    sized = GraphView.of(with_input_shapes(model, {name: array.shape for name, array in feeds.items()}))
     nodes = [n for n in view.graphs[""].nodes if not any(t and is_weight(view, t) for t in view.nodes[n].outputs)]
     made = [t for node in nodes for t in view.nodes[node].outputs if t]
     typed = tuple(t for t in made if view.tensors[t].dtype is not None)
@@ -136,15 +135,6 @@ def _run_part(
         return caller.read(caller.call(prepared))
     except Exception as error:
         raise RunError(f"{view.model.name}: {' '.join(str(error).split())[:400]}") from error
-
-
-def _with_shapes(model: Model, feeds: Mapping[str, np.ndarray]) -> Model:
-    """A copy whose inputs have the shapes of the feeds, for inference."""
-    copy = model.clone_ir()
-    for value in copy.graph.inputs:
-        if value.name is not None and value.name in feeds:
-            value.shape = ir.Shape(feeds[value.name].shape)
-    return Model.from_ir(copy, path=model.path, notes=model.notes)
 
 
 def _bytes(sized: GraphView, tensor: TensorId) -> int | None:
