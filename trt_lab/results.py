@@ -11,7 +11,7 @@ from html import escape
 import numpy as np
 import pandas as pd
 
-from trt_lab.compare.selfcheck import random_tensors
+from trt_lab.compare.selfcheck import one_hot_softmax, random_tensors
 from trt_lab.compare.sides import Comparison, compare_sides, open_side
 from trt_lab.compare.words import format_figure, summarize
 from trt_lab.diagnose.locate import Region, Source, TensorError
@@ -152,6 +152,9 @@ def make_diff(view: GraphView, engine: Record, reference: Record, tolerance: Tol
         tolerance=tolerance, order=order, not_comparable=random_tensors(view),
     )  # fmt: skip
     compared = {stats.name for stats in comparison.tensors}
+    golden = reference.outputs(0) if reference.samples else {}
+    hot = [one_hot_softmax(view, name, golden[name]) for name in golden if name in compared]
+    comparison = replace(comparison, notes=(*comparison.notes, *filter(None, hot)))
     tensors = {name: info for name, info in view.tensors.items() if name in compared}
     outputs = tuple(name for name, info in tensors.items() if info.is_output)
     makers: dict[str, NodeId] = {name: info.producer for name, info in tensors.items() if info.producer is not None}

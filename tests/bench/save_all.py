@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     name, sizes = arguments.shapes.split(":")
-    polygraphy = [sys.executable, "-m", "polygraphy", "run"]
+    polygraphy = [str(Path(sys.executable).with_name("polygraphy")), "run"]
     ours = [sys.executable, "-c", LAUNCH]
     with tempfile.TemporaryDirectory() as scratch:
         work = Path(scratch)

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from trt_lab.compare.selfcheck import compare_builds, judge_trials, random_tensors, trial_feeds
+from trt_lab.compare.selfcheck import compare_builds, judge_trials, one_hot_softmax, random_tensors, trial_feeds
 from trt_lab.compare.sides import compare_sides, open_side
 from trt_lab.graph import GraphView
 from trt_lab.model import Model
@@ -137,3 +137,18 @@ def test_c35_tactics_and_fusions_are_told_apart() -> None:
     assert found.between.stats("y").max_abs == pytest.approx(0.57, abs=2e-5)
     assert found.a_reference is not None and found.b_reference is not None
     assert (found.a_reference.verdict, found.b_reference.verdict) == ("differs", "same")
+
+
+def test_c27_a_note_when_all_rows_of_a_softmax_are_one_hot() -> None:
+    view = view_of([helper.make_node("Softmax", ["x"], ["y"], name="soft", axis=1)], ["y"], rows=3)
+    rng = np.random.default_rng(0)
+
+    def softmax(scores: np.ndarray) -> np.ndarray:
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return powers / powers.sum(axis=1, keepdims=True)
+
+    large = rng.uniform(-100, 100, (8, 16)) @ rng.uniform(-100, 100, (8, 16)).T
+    note = one_hot_softmax(view, "y", softmax(large))
+    assert note is not None and "one-hot" in note
+    assert one_hot_softmax(view, "y", softmax(large / 1e5)) is None
+    assert one_hot_softmax(view, "x", softmax(large)) is None
