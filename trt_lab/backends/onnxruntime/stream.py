@@ -123,6 +123,8 @@ def _run_part(
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.enable_cpu_mem_arena = False  # the arena keeps what a part needed, and grows by doubling
+    # Threads that wait by spinning take the processor from the one that writes.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = _NOTHING
     options.use_deterministic_compute = True
     try:
