@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from trt_lab.compare.observer import Observation, observe_records
+from trt_lab.compare.observer import Observation, observe_records, safe_to_probe
 from trt_lab.graph.view import GraphView
 from trt_lab.record import Record
-from trt_lab.types import BuildOptions, Tolerance
+from trt_lab.types import BuildOptions, TensorId, Tolerance
 
 _HOW = "build the clean engine for it: lab.observer(build=True)"
 
@@ -59,6 +59,22 @@ def observe_engine(view: GraphView, engine: Record, records: Iterable[Record], t
     found = observe_records(clean, engine, view=view, tolerance=tolerance, outputs=_inputs(clean) == _inputs(engine))
     own = {str(t) for t in view.outputs}
     return replace(found, by_probe={p: effect for p, effect in found.by_probe.items() if p not in own})
+
+
+def safe_tensors(view: GraphView, engines: Sequence[Record], more: Sequence[Record]) -> tuple[TensorId, ...]:
+    """Tensors between the layers of the last engine when it is clean, in graph order: seeing them splits none.
+
+    Where only a probed engine is known, its own probes prove nothing and are left out.
+
+    Args:
+        more: Further clean engines.
+    """
+    if not engines:
+        return ()
+    engine = engines[-1]
+    clean = engine if is_clean(view, engine) else find_clean(view, engine, (*engines, *more))
+    probes = set() if clean is not None else set(engine.meta.probes)
+    return tuple(t for t in safe_to_probe((clean or engine).layers, view) if str(t) not in probes)
 
 
 def _key(record: Record) -> tuple[object, ...]:

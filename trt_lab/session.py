@@ -21,7 +21,7 @@ from trt_lab import backends, storage, zoo
 from trt_lab.activity import Activity, Status, scaled, silent
 from trt_lab.backends.worker import Worker, default_worker
 from trt_lab.checking import self_checks
-from trt_lab.compare.observer import Observation, safe_to_probe
+from trt_lab.compare.observer import Observation
 from trt_lab.compare.selfcheck import SelfCheck
 from trt_lab.diagnose.check import CheckSource
 from trt_lab.diagnose.reduce import Reduced
@@ -32,7 +32,7 @@ from trt_lab.graph.view import GraphView
 from trt_lab.history import History, opening_line, shown_samples
 from trt_lab.locating import Means, Wish, locate, low_precision, reduce_model
 from trt_lab.model import Model, ModelSource
-from trt_lab.observing import clean_options, has_clean, is_cheap, observe_engine
+from trt_lab.observing import clean_options, has_clean, is_cheap, observe_engine, safe_tensors
 from trt_lab.options import ShapeArgument, change_options, change_tolerance
 from trt_lab.record import Record, is_record
 from trt_lab.results import Diff, Finding, make_diff
@@ -390,7 +390,7 @@ class Session:
     @property
     def safe_to_probe(self) -> tuple[TensorId, ...]:
         """Tensors that lie between layers of the newest engine: a probe there splits none. Empty before a build."""
-        return safe_to_probe(self._records[-1].layers, self._view) if self._records else ()
+        return safe_tensors(self._view, self._records, self._clean)
 
     def self_check(self, on_progress: OnProgress = silent) -> tuple[SelfCheck, ...]:
         """What the engine tells with no reference: same input twice, rows of a batch, the reference's own optimiser."""

@@ -45,7 +45,7 @@ def test_a_probe_inside_a_fused_layer_is_perturbing(lab: Session) -> None:
 def test_a_probe_between_layers_is_neutral(lab: Session) -> None:
     seen = lab.observer()
     assert seen.effect == "neutral" and seen.by_probe == {BETWEEN: "neutral"} and seen.moved == 0.0
-    assert BETWEEN in lab.safe_to_probe
+    assert BETWEEN in lab.safe_to_probe and INSIDE not in lab.safe_to_probe
 
 
 def test_the_clean_engine_is_built_once_and_is_no_record_of_the_user(lab: Session) -> None:
