@@ -375,8 +375,7 @@ class Session:
         """Whether the probes of an engine (the newest by default) changed it: neutral, perturbing or unknown.
 
         It is held against the clean engine of the same options. That is built beside the probed one where it costs
-        little (onnxruntime, or with a timing cache); else only when `build` is set. Raises UsageError: nothing built yet.
-        """
+        little (onnxruntime, or with a timing cache); else only when `build` is set. Raises UsageError: nothing built."""
         engine = self.newest(record)
         if build:
             with self._activity.doing("clean engine"):
