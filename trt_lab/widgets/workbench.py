@@ -65,6 +65,7 @@ class Workbench(ui.VBox):
         self.graph.on_probe(self._probe)
         self.graph.on_keep(self._keep)
         self.graph.observe(lambda change: self._node_chosen(change["new"]), "selected")
+        self.tabs.observe(lambda change: self._tab_chosen(change["new"]), "selected_index")
         self._show_all()
         self._stop = session.observe(self._changed)
         answer_while_busy(self)
@@ -121,8 +122,8 @@ class Workbench(ui.VBox):
 
     def _show_choices(self) -> None:
         session = self._session
-        self.graph.probes = list(session.probes)
-        self.graph.kept = list(session.options.plan.keep_fp32)
+        self.graph.probes = [str(tensor) for tensor in session.probes]
+        self.graph.kept = [str(node) for node in session.options.plan.keep_fp32]
         self.toolbar.refresh()
 
     def _show_results(self) -> None:
@@ -207,6 +208,10 @@ class Workbench(ui.VBox):
         if layer is not None:
             self.layers_pane.select(layer.index)
             self.timeline_pane.select(layer.index)
+
+    def _tab_chosen(self, index: int | None) -> None:
+        with self._lock:
+            self.timeline_pane.set_seen(index == TABS.index("Timeline"))
 
     def _select(self, show: Callable[[], None]) -> None:
         """Shows a selection in the other views; what these then report back is not a new one."""

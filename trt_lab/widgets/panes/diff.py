@@ -67,11 +67,12 @@ class DiffPane(ui.VBox):
         self.sample.observe(lambda _: self._draw(), "value")
 
     def show(self, diff: Diff | None, local: dict[str, str]) -> None:
-        """Shows another diff; keeps the tensor that was shown where it is still there.
+        """Shows another diff: the newest tensor in it, else the one that was shown before, else the worst.
 
         Args:
             local: Tensor → words on where its error comes from.
         """
+        before = {s.name for s in self._diff.tensors} if self._diff is not None else set()
         self._diff = diff
         stats = diff.tensors if diff is not None else ()
         self.table.set_rows(
@@ -87,8 +88,9 @@ class DiffPane(ui.VBox):
             self._shown = ""
             return
         names = [s.name for s in stats]
-        worst = diff.worst
-        self.show_tensor(self._shown if self._shown in names else worst.name if worst is not None else names[0])
+        added = [name for name in names if name not in before] if before else []
+        worst = diff.worst.name if diff.worst is not None else names[0]
+        self.show_tensor(added[-1] if added else self._shown if self._shown in names else worst)
 
     def show_observation(self, seen: Observation | None) -> None:
         """Says above the table whether the probes changed the engine; nothing where there are none."""
@@ -134,7 +136,7 @@ class DiffPane(ui.VBox):
 
     def _arrays(self):
         assert self._diff is not None  # only called from `show_tensor` and `_draw`, which checked
-        return self._diff.pair(self._shown, self.sample.value)
+        return self._diff.pair(self._shown, self.sample.value or 0)
 
     def _draw(self) -> None:
         diff = self._diff
@@ -142,7 +144,7 @@ class DiffPane(ui.VBox):
             return
         try:
             golden, engine = self._arrays()
-            stats = diff.stats(self._shown, self.sample.value)
+            stats = diff.stats(self._shown, self.sample.value or 0)
             chosen = tuple(slider.value for slider in self.sliders.children)
             self.heading.value = ""
             self.figure.set_figure(diff_figure(golden, engine, name=self._shown, stats=stats, slice=chosen or None))
