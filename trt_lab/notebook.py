@@ -19,7 +19,7 @@ from trt_lab.frames import layers_frame, times_frame
 from trt_lab.record import Record
 from trt_lab.results import Finding
 from trt_lab.types import OnProgress, Progress
-from trt_lab.views.report import report_data, write_report
+from trt_lab.views.report import records_report, report_data, write_report
 from trt_lab.widgets.figure import FigureWidget
 from trt_lab.widgets.panes.diff import diff_widget
 from trt_lab.widgets.panes.timeline import timeline_widget
@@ -77,8 +77,15 @@ class Session(session.Session):
         return diff_widget(self.compare(self.newest(record)), tensor, sample=sample)
 
     def report(self, path: str | Path) -> Path:
-        """Writes one self-contained HTML file of the newest comparison and finding. Returns its path."""
-        return write_report(path, report_data(self, self.finding))
+        """Writes one self-contained HTML file of the newest finding, or of the newest engine. Returns its path.
+
+        Raises:
+            UsageError: Nothing was built and nothing located.
+        """
+        if self.finding is not None:
+            return write_report(path, report_data(self, self.finding))
+        sides = [record for record in (self.newest(), self.reference) if record is not None]
+        return write_report(path, records_report(sides))
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         return self.workbench._repr_mimebundle_(**kwargs)

@@ -100,16 +100,24 @@ class Record:
         """Number of samples."""
         return self.meta.samples
 
-    @cached_property
+    @property
     def layers(self) -> tuple[LayerInfo, ...]:
         """Layers in the engine's order, with their ONNX nodes. Raises RecordError when the file is damaged."""
+        return self._layers
+
+    @property
+    def times(self) -> tuple[LayerTime, ...]:
+        """Times of the layers, with the profiler on. Raises RecordError when the file is damaged."""
+        return self._times
+
+    @cached_property
+    def _layers(self) -> tuple[LayerInfo, ...]:
         if LAYERS_FILE not in self.meta.files:
             return ()
         return read_layers(self.path / LAYERS_FILE, self._read(LAYERS_FILE))
 
     @cached_property
-    def times(self) -> tuple[LayerTime, ...]:
-        """Times of the layers, with the profiler on. Raises RecordError when the file is damaged."""
+    def _times(self) -> tuple[LayerTime, ...]:
         if PROFILE_FILE not in self.meta.files:
             return ()
         return read_profile(self.path / PROFILE_FILE, self._read(PROFILE_FILE))

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 from bokeh.layouts import column
-from bokeh.models import ColumnDataSource, FixedTicker, HoverTool, LayoutDOM, Range1d, TapTool
+from bokeh.models import ColumnDataSource, FixedTicker, HoverTool, LayoutDOM, Range1d, TapTool, UIElement
 from bokeh.plotting import figure
 
 from trt_lab.types import LayerInfo
@@ -63,7 +63,7 @@ def timeline_figure(
     return _stack(text_pane([*headings, notes and ["; ".join(notes) + "."]]), plot, text_pane([view.legend()]))
 
 
-def select_layer(timeline: LayoutDOM, layer: int | None) -> None:
+def select_layer(timeline: UIElement, layer: int | None) -> None:
     """Selects the bar of a layer (None: nothing). A bar that stands for several layers is selected for each of them."""
     source = timeline.select_one({"name": SOURCE})
     if not isinstance(source, ColumnDataSource):
