@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from trt_lab import zoo
 from trt_lab.compare.observer import observe_records
 from trt_lab.compare.sides import compare_sides, open_side
 from trt_lab.engine_json import read_engine_json
@@ -97,3 +100,15 @@ def test_a_session_begins_with_a_gpu_record() -> None:
     assert diff.verdict == "differs"
     assert diff.stats("y", 0).max_abs == pytest.approx(0.157, rel=0.01)
     assert lab.code.splitlines()[1].startswith("lab = trt_lab.Session.open_any(")
+
+
+@pytest.mark.parametrize("row", json.loads((DATA.parent / "gpu_zoo.json").read_text()), ids=lambda row: row["name"])
+def test_what_the_gpu_proved_is_what_was_planted(row: dict[str, Any]) -> None:
+    """Rows of `tests/gpu/score_zoo.py`: strongly typed FP16 engines of TensorRT 10.6 on the H200."""
+    subject = zoo.get(row["name"])
+    assert row["verdict"] == ("differs" if subject.truth else "same")
+    assert row["keep_fp32"] == list(subject.keep)
+    assert row["engine_builds"] == (2 if subject.truth else 1)
+    if subject.truth:
+        assert row["source"] in subject.truth
+        assert row["after"]["verdict"] == "same"
