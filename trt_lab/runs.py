@@ -50,7 +50,7 @@ def make_record(
     path = storage.next_path(folder, label, ".trtlab")
     with tempfile.TemporaryDirectory(prefix="trt-lab-") as scratch:
         work = Path(scratch)
-        model_path = probed.model.save(work / "model.onnx")
+        model_path = probed.model.save(work / f"{storage.safe_name(model.name)}.onnx")
         write_samples(work / "in", samples.feeds, which="inputs")
         request = Request(
             backend=options.backend,

@@ -163,7 +163,10 @@ def _choose_shapes(
         if info.id in sizes:
             continue
         if info.shape is None:
-            raise InputError(f"{view.model.name}: the rank of input '{info.name}' is not known; give its shape")
+            raise InputError(
+                f"{view.model.name}: the rank of input '{info.name}' is not known; give its shape, as "
+                f"{info.name}:1x3x64x64 (--shapes, or the shapes field) or use(shapes={{'{info.name}': '1x3x64x64'}})"
+            )
         chosen = tuple(_choose_size(view, info, axis, symbols) for axis in range(len(info.shape)))
         sizes[info.id] = chosen
         if any(not _is_fixed(dim) for dim in info.shape):

@@ -72,12 +72,22 @@ class Toolbar(ui.VBox):
             self.backend.value = options.backend
             self.precision.value = options.plan.default
             self.shapes.value = " ".join(shape_text(shape) for shape in options.shapes)
-            samples = session.samples
-            counts = [(str(count), count) for count in SAMPLE_COUNTS]
-            self.samples.options = [(samples.label, 0), *counts] if samples.seed is None else counts
-            self.samples.value = 0 if samples.seed is None else samples.count
+            self._show_samples()
         finally:
             self._filling = False
+
+    def _show_samples(self) -> None:
+        """Shows how many there are, or why none can be made (an input of unknown rank): the graph is of use without."""
+        counts = [(str(count), count) for count in SAMPLE_COUNTS]
+        try:
+            samples = self._session.samples
+        except TrtLabError as error:
+            self.samples.options = [("–", 0), *counts]
+            self.samples.value = 0
+            self._show_error(str(error))
+            return
+        self.samples.options = [(samples.label, 0), *counts] if samples.seed is None else counts
+        self.samples.value = 0 if samples.seed is None else samples.count
 
     def show_status(self, status: Status) -> None:
         """Shows what the session is doing and what came of it."""
