@@ -82,7 +82,7 @@ $(STAMPS)/install: pyproject.toml | $(STAMPS)/front
 	$(call install,.)
 
 $(STAMPS)/dev: pyproject.toml | $(STAMPS)/front
-	$(call install,.[dev])
+	$(call install,.[dev,rtx])
 	@touch $(STAMPS)/install
 
 $(STAMPS)/chromium: | $(STAMPS)/dev
