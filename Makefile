@@ -9,6 +9,8 @@ FRONT := labextension
 FRONT_SOURCES := $(shell find $(FRONT)/src $(FRONT)/style -type f 2>/dev/null) \
 	$(wildcard $(FRONT)/*.json $(FRONT)/*.mjs) 
 PYTEST := $(BIN)/python -m pytest
+# in a variable, since $(call) splits its arguments at commas
+DEV := .[dev,rtx]
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -82,7 +84,7 @@ $(STAMPS)/install: pyproject.toml | $(STAMPS)/front
 	$(call install,.)
 
 $(STAMPS)/dev: pyproject.toml | $(STAMPS)/front
-	$(call install,.[dev,rtx])
+	$(call install,$(DEV))
 	@touch $(STAMPS)/install
 
 $(STAMPS)/chromium: | $(STAMPS)/dev
