@@ -11,14 +11,14 @@ import tempfile
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import ViewportSize, expect, sync_playwright
 
 from tests.ui.conftest import Lab, running_lab
 from tests.ui.test_main_job import click_node, open_workbench, probe_and_build
 from trt_lab import zoo
 
 OUT = Path(__file__).resolve().parents[1] / "docs"
-SIZE = {"width": 1440, "height": 900}
+SIZE: ViewportSize = {"width": 1440, "height": 900}
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 
 
