@@ -74,6 +74,7 @@ $(STAMPS)/front: $(STAMPS)/npm $(FRONT_SOURCES)
 # The browser's part is built by now, so installing finds it and builds nothing. The link lets a new build show
 # without installing again.
 define install
+	@rm -rf $(VENV)/share/jupyter/labextensions/trt-lab
 	SKIP_JUPYTER_BUILDER=1 $(BIN)/python -m pip install --quiet --no-build-isolation --editable "$(1)"
 	@rm -rf $(VENV)/share/jupyter/labextensions/trt-lab
 	@ln -s "$(CURDIR)/trt_lab/labextension" $(VENV)/share/jupyter/labextensions/trt-lab
