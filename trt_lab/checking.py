@@ -18,9 +18,7 @@ from trt_lab.types import BuildOptions, OnProgress, Tolerance
 class RunSamples(Protocol):
     """Builds and runs a model on samples of its own."""
 
-    def __call__(
-        self, probed: Probed, options: BuildOptions, role: Role, report: OnProgress, samples: Samples
-    ) -> Record: ...
+    def __call__(self, probed: Probed, options: BuildOptions, role: Role, tell: OnProgress, own: Samples) -> Record: ...
 
 
 def self_checks(

@@ -24,6 +24,7 @@ from trt_lab.diagnose.journal import Journal
 from trt_lab.diagnose.locate import Region, Trial, find_region
 from trt_lab.diagnose.reduce import Reduced, ReduceTask, reduce
 from trt_lab.diagnose.task import SearchTask, search
+from trt_lab.doubt import doubt_reference
 from trt_lab.edit.probe import Probed, add_probes
 from trt_lab.edit.schema import LowPrecision
 from trt_lab.errors import UsageError
@@ -134,6 +135,7 @@ def locate(means: Means, wish: Wish, on_progress: OnProgress) -> Finding:
         on_progress(Progress("locate", 0.1, "search"))
         found = means.submit(Task(search, task, task.model_path, str(Path(scratch) / "out")), on_progress)
     kept = found.region.keep_fp32 if found.region is not None else ()
+    doubt = doubt_reference(before, means.model, means.run)
     finding = Finding(
         verdict="same" if found.passes else "differs",
         precision=means.options.plan.default,
@@ -147,7 +149,7 @@ def locate(means: Means, wish: Wish, on_progress: OnProgress) -> Finding:
         seconds=0.0,
         source_pair=found.source_pair,
         sources=found.sources,
-        notes=found.notes,
+        notes=(*found.notes, *([doubt] if doubt else [])),
         fp32_passes=found.fp32_passes,
         check=str(wish.check) if wish.check is not None else "",
     )

@@ -107,3 +107,9 @@ def parse_shape_options(values: Iterable[str]) -> tuple[ShapeRange, ...]:
 def change_tolerance(tolerance: Tolerance, atol: float | None, rtol: float | None) -> Tolerance:
     """A tolerance with the parts that are given."""
     return Tolerance(tolerance.atol if atol is None else atol, tolerance.rtol if rtol is None else rtol)
+
+
+def describe_options(options: BuildOptions) -> str:
+    """Backend, type and number of nodes kept, in a few words."""
+    kept = f", {len(options.plan.keep_fp32)} kept in FP32" if options.plan.keep_fp32 else ""
+    return f"{options.backend} {options.plan.default}{kept}"

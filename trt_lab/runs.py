@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from trt_lab import storage
+import numpy as np
+
+from trt_lab import storage, zoo
 from trt_lab.backends.jobs import Found, Request, Task
 from trt_lab.backends.worker import Job, Worker
 from trt_lab.edit.probe import Probed
 from trt_lab.errors import BackendError
-from trt_lab.model import Model
+from trt_lab.model import Model, ModelSource
 from trt_lab.record import Record, write_record
 from trt_lab.samples.sets import Samples
 from trt_lab.tensors import write_samples
 from trt_lab.types import BuildOptions, OnProgress
 
 Role = Literal["engine", "reference"]
+
+
+def open_source(source: ModelSource) -> tuple[Model, Sequence[Mapping[str, np.ndarray]]]:
+    """A model and its own samples, which only the built-in ones (`zoo:NAME`) have.
+
+    Raises:
+        ModelError: It cannot be opened. UsageError: No built-in model has that name.
+    """
+    if isinstance(source, str) and source.startswith("zoo:"):
+        known = zoo.get(source.removeprefix("zoo:"))
+        return known.model, known.feeds
+    return Model.load(source), []
 
 
 def make_record(

@@ -17,7 +17,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
-from trt_lab import backends, storage, zoo
+from trt_lab import backends, storage
 from trt_lab.activity import Activity, Status, scaled, silent
 from trt_lab.backends.worker import Worker, default_worker
 from trt_lab.checking import self_checks
@@ -25,6 +25,7 @@ from trt_lab.compare.observer import Observation
 from trt_lab.compare.selfcheck import SelfCheck
 from trt_lab.diagnose.check import CheckSource
 from trt_lab.diagnose.reduce import Reduced
+from trt_lab.doubt import doubt_reference, is_big, with_note
 from trt_lab.edit.probe import Probed, add_probes
 from trt_lab.errors import BackendError, UsageError
 from trt_lab.events import Events
@@ -33,10 +34,10 @@ from trt_lab.history import History, opening_line, shown_samples
 from trt_lab.locating import Means, Wish, locate, low_precision, reduce_model
 from trt_lab.model import Model, ModelSource
 from trt_lab.observing import clean_options, has_clean, is_cheap, observe_engine, safe_tensors
-from trt_lab.options import ShapeArgument, change_options, change_tolerance
+from trt_lab.options import ShapeArgument, change_options, change_tolerance, describe_options
 from trt_lab.record import Record, is_record
 from trt_lab.results import Diff, Finding, make_diff
-from trt_lab.runs import Role, Samples, make_record, run_task
+from trt_lab.runs import Role, Samples, make_record, open_source, run_task
 from trt_lab.types import BuildOptions, NodeId, OnProgress, TensorId, Tolerance
 
 _Chosen: TypeAlias = Literal["model", "options", "probes", "samples"]
@@ -120,9 +121,7 @@ class Session:
             self._notify(change)
 
     def _adopt(self, source: ModelSource) -> None:
-        named = source.removeprefix("zoo:") if isinstance(source, str) and source.startswith("zoo:") else None
-        opened = Model.load(source) if named is None else zoo.get(named).model
-        feeds = [] if named is None else zoo.get(named).feeds
+        opened, feeds = open_source(source)
         view = GraphView.of(opened)
         with self._lock:
             self._model, self._view = opened, view
@@ -134,6 +133,7 @@ class Session:
             self._records: list[Record] = []
             self._finding: Finding | None = None
             self._clean: list[Record] = []
+            self._doubts: dict[Path, str] = {}
             self._activity.status = Status("idle", "not built yet")
             self._history = History("import trt_lab", opening_line(source, opened.path))
 
@@ -194,9 +194,7 @@ class Session:
         """Keeps one more node in FP32. Raises ModelError when there is no such node."""
         with self._history.action(f"lab.keep({node!r})"), self._lock:
             (found,) = self._known_nodes([node])
-            kept = self._options.plan.keep_fp32
-            if found not in kept:
-                self._set_kept((*kept, found))
+            self._set_kept((*self._options.plan.keep_fp32, found))
         self._notify("options")
 
     def unkeep(self, node: str) -> None:
@@ -293,11 +291,9 @@ class Session:
         reference = self._reference
         if reference is not None and set(self._probes) <= set(reference.meta.probes):
             return reference
-        probed = add_probes(self._model, self._probes)
         options = BuildOptions(backend="onnxruntime", optimizer=False, profile_runs=0, shapes=self._options.shapes)
-        record = self._run(probed, options, "reference", on_progress)
-        self._reference = record
-        return record
+        self._reference = self._run(add_probes(self._model, self._probes), options, "reference", on_progress)
+        return self._reference
 
     def build(self, on_progress: OnProgress | None = None) -> Record:
         """Builds the engine with the probes in it, runs all samples, profiles it, and keeps a record.
@@ -312,8 +308,7 @@ class Session:
         with self._history.action("lab.build()"), self._activity.doing("build"):
             report = on_progress or silent
             self._golden(scaled(report, 0.0, 0.3))
-            probed = add_probes(self._model, self._probes)
-            record = self._run(probed, self._options, "engine", scaled(report, 0.3, 0.9))
+            record = self._run(add_probes(self._model, self._probes), self._options, "engine", scaled(report, 0.3, 0.9))
             with self._lock:
                 self._records.append(record)
             self._notify("record")
@@ -364,12 +359,20 @@ class Session:
             raise UsageError("no engine yet; build one first: lab.build()")
         return records[-1]
 
-    def compare(self, record: Record | None = None, *, atol: float | None = None, rtol: float | None = None) -> Diff:
-        """Compares a record (newest by default) with the reference. Raises UsageError: not built yet, or not run here."""
+    def compare(
+        self, record: Record | None = None, *, atol: float | None = None, rtol: float | None = None, doubt: bool = False
+    ) -> Diff:
+        """Compares a record (newest by default) with the reference. Raises UsageError: not built yet, or not run here.
+
+        `doubt`: where the error is big, runs the reference with its optimiser on too; a note tells if that moves it."""
         engine, reference = self.newest(record), self._reference
         if reference is None:
             raise UsageError("no reference yet; run it first: lab.golden()")
-        return make_diff(self._view, engine, reference, change_tolerance(self._tolerance, atol, rtol))
+        diff = make_diff(self._view, engine, reference, change_tolerance(self._tolerance, atol, rtol))
+        if doubt and reference.path not in self._doubts and is_big(diff) and not self.building:
+            with self._activity.doing("reference"):
+                self._doubts[reference.path] = doubt_reference(diff, self._model, self._run)
+        return with_note(diff, self._doubts.get(reference.path, ""))
 
     def observer(self, record: Record | None = None, *, build: bool = False) -> Observation:
         """Whether the probes of an engine (the newest by default) changed it: neutral, perturbing or unknown.
@@ -440,8 +443,7 @@ class Session:
 
     def _means(self, report: OnProgress) -> Means:
         return Means(
-            self._model, self._golden(scaled(report, 0.0, 0.1)), self.samples, self._options, self._tolerance,
-            run=lambda probed, options, role: self._run(probed, options, role, silent),
+            self._model, self._golden(scaled(report, 0.0, 0.1)), self.samples, self._options, self._tolerance, self._run,
             diff=lambda engine, reference: make_diff(self._view, engine, reference, self._tolerance),
             submit=lambda task, tell: run_task(
                 self._worker, task, self._activity.telling(tell), self._activity.submitted
@@ -478,20 +480,18 @@ class Session:
         return self._events.observe(callback)
 
     def __repr__(self) -> str:
-        plan = self._options.plan
-        kept = f", {len(plan.keep_fp32)} kept in FP32" if plan.keep_fp32 else ""
-        engine = f"{self._options.backend} {plan.default}{kept}, {len(self._probes)} probes"
+        engine = f"{describe_options(self._options)}, {len(self._probes)} probes"
         return f"<Session {self._model.name}: {engine}, {len(self._records)} records, {self.status.text}>"
 
     # --- inside --------------------------------------------------------------------------
 
     def _run(
-        self, probed: Probed, options: BuildOptions, role: Role, report: OnProgress, samples: Samples | None = None
+        self, probed: Probed, options: BuildOptions, role: Role, tell: OnProgress = silent, own: Samples | None = None
     ) -> Record:
         return make_record(
-            self._worker, self._model, probed, options, samples or self.samples, role=role,
+            self._worker, self._model, probed, options, own or self.samples, role=role,
             folder=storage.records_folder(self._records_root, self._model),
-            on_progress=self._activity.telling(report), on_submit=self._activity.submitted,
+            on_progress=self._activity.telling(tell), on_submit=self._activity.submitted,
         )  # fmt: skip
 
     def _notify(self, change: Change) -> None:

@@ -1,0 +1,68 @@
+"""Whether the reference deserves trust where an error is big: it is run under the other setting of its optimiser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from trt_lab.compare.selfcheck import check_optimiser, largest, random_tensors
+from trt_lab.compare.words import format_figure
+from trt_lab.edit.probe import Probed, add_probes
+from trt_lab.errors import CancelledError, TrtLabError
+from trt_lab.graph.view import GraphView
+from trt_lab.model import Model
+from trt_lab.record import Record
+from trt_lab.results import Diff
+from trt_lab.runs import Role
+from trt_lab.types import BuildOptions, TensorStats
+
+BIG_SNR_DB = 30.0
+"""An error below this ratio of signal to noise is no rounding."""
+
+Run = Callable[[Probed, BuildOptions, Role], Record]
+
+
+def is_big(diff: Diff) -> bool:
+    """Whether an output of the model is so far off that the reference itself may be wrong."""
+    return any(_is_big(stats) for stats in diff.tensors if stats.name in diff.outputs)
+
+
+def _is_big(stats: TensorStats) -> bool:
+    if stats.verdict != "differs":
+        return False
+    broken = stats.nan_only_a or stats.nan_only_b or stats.inf_mismatch
+    return bool(broken) or (stats.snr_db is not None and stats.snr_db < BIG_SNR_DB)
+
+
+def doubt_reference(diff: Diff, model: Model, run: Run) -> str:
+    """A note when the reference moves by more than the tolerance with its optimiser on; "" when it holds still.
+
+    Costs nothing while the error is not big. A run that fails is told by the note, not raised.
+
+    Args:
+        diff: An engine against the reference of `model`, on the samples that `run` uses.
+
+    Raises:
+        CancelledError: The run was cancelled.
+    """
+    if not is_big(diff):
+        return ""
+    options = replace(diff.reference.meta.build_options, optimizer=True)
+    try:
+        other = run(add_probes(model, ()), options, "reference")
+        found = check_optimiser(diff.reference, other, diff.tolerance, random_tensors(GraphView.of(model)))
+    except CancelledError:
+        raise
+    except TrtLabError as error:
+        return f"the reference could not be run with its optimiser on: {error}"
+    if found.verdict != "differs":
+        return ""
+    figure = format_figure(largest(found.comparison))
+    return f"the reference itself changes by {figure} with its optimiser on: do not blame the engine yet"
+
+
+def with_note(diff: Diff, note: str) -> Diff:
+    """The same with one more note; without one, as it was."""
+    if not note:
+        return diff
+    return replace(diff, comparison=replace(diff.comparison, notes=(*diff.comparison.notes, note)))
