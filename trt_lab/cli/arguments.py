@@ -11,8 +11,24 @@ ModelArgument = Annotated[str, typer.Argument(help="ONNX file, or zoo:NAME for a
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, logs on stderr.")]
 InputsOption = Annotated[
     Path | None,
-    typer.Option("--inputs", help="Samples: .npz, .safetensors, Polygraphy JSON, or a folder of samples."),
+    typer.Option(
+        "--inputs", help="Samples: .npz, .safetensors, Polygraphy JSON, a folder of samples, or images (--image-size)."
+    ),
 ]
+EdgesOption = Annotated[
+    bool, typer.Option("--edges", help="Add edge cases to random samples: all zeros, all ones, both ends of the range.")
+]
+ImageSizeOption = Annotated[
+    str | None, typer.Option("--image-size", help="HxW: --inputs is an image or a folder of images, resized to this.")
+]
+ImageMeanOption = Annotated[
+    str | None, typer.Option("--image-mean", help="R,G,B (one number: grey), taken off pixels of 0 … 1; default 0,0,0.")
+]
+ImageStdOption = Annotated[
+    str | None, typer.Option("--image-std", help="R,G,B, what is left is divided by; default 1,1,1.")
+]
+ImageLayoutOption = Annotated[str | None, typer.Option("--image-layout", help="NCHW (default) or NHWC.")]
+
 SamplesOption = Annotated[int, typer.Option("--samples", min=1, help="Number of random samples, without --inputs.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random samples.")]
 AtolOption = Annotated[float | None, typer.Option("--atol", min=0, help="Absolute tolerance.")]

@@ -12,6 +12,11 @@ import typer
 from trt_lab.cli.arguments import (
     BackendOption,
     DeviceOption,
+    EdgesOption,
+    ImageLayoutOption,
+    ImageMeanOption,
+    ImageSizeOption,
+    ImageStdOption,
     InputsOption,
     JsonOption,
     ModelArgument,
@@ -20,7 +25,7 @@ from trt_lab.cli.arguments import (
     SeedOption,
     ShapesOption,
 )
-from trt_lab.cli.opening import open_session
+from trt_lab.cli.opening import Images, open_session
 from trt_lab.cli.output import print_json, print_line, show_progress
 
 NAME = "build"
@@ -39,6 +44,11 @@ def run(
     inputs: InputsOption = None,
     samples: SamplesOption = 4,
     seed: SeedOption = 0,
+    edges: EdgesOption = False,
+    image_size: ImageSizeOption = None,
+    image_mean: ImageMeanOption = None,
+    image_std: ImageStdOption = None,
+    image_layout: ImageLayoutOption = None,
     timing_cache: Annotated[Path | None, typer.Option("--timing-cache", help="Timing cache (TensorRT).")] = None,
     compute_capability: Annotated[
         str | None, typer.Option("--compute-capability", help="SM86 and the like (RTX).")
@@ -51,7 +61,8 @@ def run(
     json: JsonOption = False,
 ) -> int:
     """Build an engine with its probes, run all samples, profile it, and keep the record."""
-    session = open_session(model, inputs=inputs, samples=samples, seed=seed, shapes=shapes)
+    images = Images.of(image_size, image_mean, image_std, image_layout)
+    session = open_session(model, inputs=inputs, samples=samples, seed=seed, shapes=shapes, edges=edges, images=images)
     session.use(
         backend=backend,
         precision=precision,

@@ -12,6 +12,11 @@ from trt_lab.cli.arguments import (
     BackendOption,
     CheckOption,
     CheckSecondsOption,
+    EdgesOption,
+    ImageLayoutOption,
+    ImageMeanOption,
+    ImageSizeOption,
+    ImageStdOption,
     InputsOption,
     JsonOption,
     ModelArgument,
@@ -20,7 +25,7 @@ from trt_lab.cli.arguments import (
     SeedOption,
     ShapesOption,
 )
-from trt_lab.cli.opening import open_session
+from trt_lab.cli.opening import Images, open_session
 from trt_lab.cli.output import FINDING, FINE, print_json, print_line, show_progress
 from trt_lab.diagnose.check import COMMAND_SECONDS, Check
 from trt_lab.diagnose.recipes import recipes
@@ -49,12 +54,18 @@ def run(
     inputs: InputsOption = None,
     samples: SamplesOption = 4,
     seed: SeedOption = 0,
+    edges: EdgesOption = False,
+    image_size: ImageSizeOption = None,
+    image_mean: ImageMeanOption = None,
+    image_std: ImageStdOption = None,
+    image_layout: ImageLayoutOption = None,
     atol: AtolOption = None,
     rtol: RtolOption = None,
     json: JsonOption = False,
 ) -> int:
     """Find the nodes that must stay in FP32 and write the repaired model. Exit 1 when there are any."""
-    session = open_session(model, inputs=inputs, samples=samples, seed=seed, shapes=shapes)
+    images = Images.of(image_size, image_mean, image_std, image_layout)
+    session = open_session(model, inputs=inputs, samples=samples, seed=seed, shapes=shapes, edges=edges, images=images)
     session.use(backend=backend, precision=precision, atol=atol, rtol=rtol)
     wanted = Check.of(check, seconds=check_seconds) if check is not None else None
     with show_progress(quiet=json) as tell:
