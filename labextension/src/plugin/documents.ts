@@ -80,6 +80,7 @@ export const documents: JupyterFrontEndPlugin<IWorkbenchTracker> = {
       {
         rendermime,
         dialogs: dialogs ?? new SessionContextDialogs({ translator: language }),
+        sessions: app.serviceManager.sessions,
         serverRoot: PageConfig.getOption("serverRoot"),
         trans: language.load("trt-lab"),
       },

@@ -3,7 +3,7 @@ import { PathExt } from "@jupyterlab/coreutils";
 import type { DocumentRegistry } from "@jupyterlab/docregistry";
 import { OutputAreaModel, SimplifiedOutputArea } from "@jupyterlab/outputarea";
 import type { IRenderMimeRegistry } from "@jupyterlab/rendermime";
-import type { Kernel, KernelMessage } from "@jupyterlab/services";
+import type { Kernel, KernelMessage, Session } from "@jupyterlab/services";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import type { IDisposable } from "@lumino/disposable";
 import { Panel } from "@lumino/widgets";
@@ -15,6 +15,7 @@ export interface PanelOptions {
   context: DocumentRegistry.IContext<DocumentRegistry.IModel>;
   rendermime: IRenderMimeRegistry;
   dialogs: ISessionContextDialogs;
+  sessions: Session.IManager;
   /** Folder that the server serves, "" if unknown. */
   serverRoot: string;
   trans: TranslationBundle;
@@ -89,6 +90,9 @@ export class WorkbenchPanel extends Panel {
   }
 
   private async begin(): Promise<void> {
+    // A session of this path that has just ended may still be in the list, and must not be joined.
+    await this.options.sessions.refreshRunning().catch(() => undefined);
+    if (this.isDisposed) return;
     const undecided = await this.session.initialize().catch(() => true);
     if (undecided && !this.isDisposed && !this.session.session?.kernel) {
       this.showNoKernel();
