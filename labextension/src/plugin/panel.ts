@@ -117,14 +117,27 @@ export class WorkbenchPanel extends Panel {
         [{ label: trans.__("Open Again"), act: () => void this.reopen() }],
       );
     } else if (status === "dead") {
-      this.showEnd();
+      this.onEnd();
     }
   }
 
   private onSessionChanged(_: ISessionContext, change: { newValue: unknown }): void {
     if (!change.newValue && !this.isDisposed) {
-      this.showEnd();
+      this.onEnd();
     }
+  }
+
+  /**
+   * A kernel that is gone before it showed anything is started once more: JupyterLab drops a new session when a list
+   * of running ones that was asked for earlier arrives late.
+   */
+  private onEnd(): void {
+    if (this.everReady || this.startedAgain) {
+      this.showEnd();
+      return;
+    }
+    this.startedAgain = true;
+    void this.restart();
   }
 
   private async reopen(): Promise<void> {
@@ -155,6 +168,7 @@ export class WorkbenchPanel extends Panel {
         return;
       }
       if (content.status === "ok") {
+        this.everReady = true;
         this.setState("ready");
       } else {
         this.showFailure(name, content);
@@ -238,6 +252,8 @@ export class WorkbenchPanel extends Panel {
   private readonly notice = new Notice();
   private manager: Promise<IDisposable> | null = null;
   private attempt = 0;
+  private everReady = false;
+  private startedAgain = false;
 }
 
 /** Errors that `trt_lab` raises on purpose: their message says it all. */
