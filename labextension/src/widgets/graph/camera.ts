@@ -26,6 +26,8 @@ export class Camera {
   width = 1;
   height = 1;
   #glide = 0;
+  /** Whether it is on its way to something that is to be revealed. */
+  gliding = false;
 
   toScreen(point: Point): Point {
     return { x: (point.x - this.x) * this.scale, y: (point.y - this.y) * this.scale };
@@ -84,7 +86,7 @@ export class Camera {
   /** Moves until `box` is on screen and large enough to read, unless it is. */
   reveal(box: Rect, moved: () => void): void {
     const scale = Math.max(this.scale, READABLE_SCALE);
-    if (this.scale >= 0.75 * READABLE_SCALE && this.shows(box)) return;
+    if (!this.gliding && this.scale >= 0.75 * READABLE_SCALE && this.shows(box)) return;
     const view = { w: this.width / scale, h: this.height / scale };
     const target = { x: box.x + box.w / 2 - view.w / 2, y: box.y + box.h / 2 - view.h / 2, scale };
     this.#glideTo(target, moved);
@@ -97,6 +99,7 @@ export class Camera {
 
   #stop(): void {
     cancelAnimationFrame(this.#glide);
+    this.gliding = false;
   }
 
   #glideTo(target: { x: number; y: number; scale: number }, moved: () => void): void {
@@ -116,7 +119,9 @@ export class Camera {
       this.scale = from.scale + (target.scale - from.scale) * part;
       moved();
       if (linear < 1) this.#glide = requestAnimationFrame(step);
+      else this.gliding = false;
     };
+    this.gliding = true;
     this.#glide = requestAnimationFrame(step);
   }
 }

@@ -145,7 +145,8 @@ export class Stage {
     this.camera.width = Math.max(1, this.element.clientWidth);
     this.camera.height = Math.max(1, this.element.clientHeight);
     this.#open();
-    if (selected && shown) this.reveal(selected);
+    // The card that opens takes room, also while the selected item is still being brought into view.
+    if (selected && (shown || this.camera.gliding)) this.reveal(selected);
     this.#draw();
   }
 
