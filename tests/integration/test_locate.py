@@ -122,7 +122,9 @@ def test_the_search_runs_in_the_worker_and_leaves_no_record_of_its_tries(lab: Se
     finding = lab.locate()
     assert finding.keep_fp32 == REGION and finding.engine_builds == 0 and finding.emulated
     assert finding.region is not None and len(finding.region.trials) > 5
-    assert len(list((tmp_path / "records").rglob("*.trtlab"))) <= 3, "reference, before and after"
+    kept = sorted(path.name.rsplit("-", 1)[0] for path in (tmp_path / "records").rglob("*.trtlab"))
+    # before and after; the reference, and the same with its optimiser on, since the error is big (C28)
+    assert kept == ["onnxruntime-fp16", "onnxruntime-fp16", "reference", "reference"]
     assert list(finding.frame[finding.frame["source"]]["node"]) == ["/norm/Pow"]
     assert finding.frame.set_index("node").loc["/norm/Pow", "kind"] == "overflow"
     assert "4 nodes repair it: /norm/Pow … /norm/Sqrt" in finding.headline
