@@ -240,7 +240,9 @@ def lab(page: Page, lab_server: LabServer, request: pytest.FixtureRequest) -> It
     """A fresh JupyterLab page; what its kernels hold is shut down after the test."""
     page.set_default_timeout(30_000)
     workspace = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
-    yield Lab(page, lab_server, workspace).open()
+    lab = Lab(page, lab_server, workspace).open()
+    lab.set_theme(dark=False)  # the server keeps what another test chose
+    yield lab
     for session in lab_server.get("api/sessions"):
         end = urllib.request.Request(f"{lab_server.url}/api/sessions/{session['id']}", method="DELETE")
         with contextlib.suppress(urllib.error.HTTPError):  # it ended by itself meanwhile
