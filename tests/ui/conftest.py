@@ -146,7 +146,7 @@ class Lab:
         self.errors: list[str] = []
         self.requests: list[Request] = []
         page.on("console", self._on_console)
-        page.on("pageerror", lambda error: self.errors.append(f"uncaught: {error}"))
+        page.on("pageerror", lambda error: self.errors.append(f"uncaught: {error.stack or error}"))
         page.on("request", lambda request: self.requests.append(request))
 
     def _on_console(self, message: ConsoleMessage) -> None:
@@ -229,10 +229,17 @@ class Lab:
         return panel
 
     def set_theme(self, *, dark: bool) -> None:
-        """Switches between JupyterLab's light and dark theme and waits until it is painted."""
+        """Switches between JupyterLab's light and dark theme and waits until it is painted.
+
+        JupyterLab shows its splash screen meanwhile, and removes it twice where a theme changes before the
+        last splash has faded, which is an uncaught error.
+        """
+        splash = self.page.locator("#jupyterlab-splash")
+        expect(splash).to_have_count(0)
         theme = "JupyterLab Dark" if dark else "JupyterLab Light"
         self.execute("apputils:change-theme", theme=theme)
         expect(self.page.locator("body")).to_have_attribute("data-jp-theme-light", str(not dark).lower())
+        expect(splash).to_have_count(0)
 
 
 @pytest.fixture
