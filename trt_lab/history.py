@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock, get_ident
 
-import nbformat
+_KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 
 
 class History:
@@ -63,20 +64,21 @@ class History:
         safe_title = "".join(f"\\{c}" if c in "\\`*_{}[]<>()#+!|" else c for c in title.replace("\n", " "))
         head = [line for line in lines if line.startswith(("import ", "lab = "))]
         steps = [line for line in lines if line not in head]
-        cells = [
-            nbformat.v4.new_markdown_cell(f"# {safe_title}\n\nRepeats what was done in the trt-lab workbench."),
-            nbformat.v4.new_code_cell("\n".join(head)),
-            *(nbformat.v4.new_code_cell(line) for line in steps),
-            nbformat.v4.new_code_cell("lab"),
-        ]
-        notebook = nbformat.v4.new_notebook(cells=cells)
-        for number, cell in enumerate(notebook.cells):
-            cell["id"] = f"trt-lab-{number}"
+        heading = f"# {safe_title}\n\nRepeats what was done in the trt-lab workbench."
+        cells = [_cell(0, "markdown", heading)]
+        for number, source in enumerate(["\n".join(head), *steps, "lab"], start=1):
+            cells.append(_cell(number, "code", source) | {"execution_count": None, "outputs": []})
+        # Written as the format says and not through nbformat, whose import takes longer than all else here.
+        notebook = {"cells": cells, "metadata": {"kernelspec": _KERNEL}, "nbformat": 4, "nbformat_minor": 5}
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        nbformat.write(notebook, temporary)
+        temporary.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         temporary.replace(target)
         return target
+
+
+def _cell(number: int, kind: str, source: str) -> dict[str, object]:
+    return {"cell_type": kind, "id": f"trt-lab-{number}", "metadata": {}, "source": source}
 
 
 def opening_line(source: object, path: Path | None) -> str:

@@ -25,7 +25,8 @@ from trt_lab.cli.arguments import (
     SeedOption,
     ShapesOption,
 )
-from trt_lab.cli.opening import Images, open_session
+from trt_lab.cli.images import Images
+from trt_lab.cli.opening import open_session
 from trt_lab.cli.output import print_json, print_line, show_progress
 
 NAME = "build"

@@ -24,7 +24,7 @@ from trt_lab.cli.arguments import (
     SeedOption,
     ShapesOption,
 )
-from trt_lab.cli.opening import Images, check_given
+from trt_lab.cli.images import Images, check_given
 from trt_lab.cli.output import print_json, print_line, print_note, show_progress
 from trt_lab.edit.probe import add_probes
 from trt_lab.errors import UsageError

@@ -25,7 +25,8 @@ from trt_lab.cli.arguments import (
     SeedOption,
     ShapesOption,
 )
-from trt_lab.cli.opening import Images, open_session
+from trt_lab.cli.images import Images
+from trt_lab.cli.opening import open_session
 from trt_lab.cli.output import FINDING, FINE, print_json, print_line, show_progress
 from trt_lab.diagnose.check import COMMAND_SECONDS, Check
 from trt_lab.diagnose.recipes import recipes

@@ -12,8 +12,9 @@ from onnx import TensorProto, helper
 from PIL import Image
 from typer.testing import CliRunner
 
+from trt_lab.cli.images import Images
 from trt_lab.cli.main import app
-from trt_lab.cli.opening import Images, open_session
+from trt_lab.cli.opening import open_session
 from trt_lab.errors import UsageError
 
 
