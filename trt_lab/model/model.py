@@ -215,15 +215,16 @@ class Model:
         return _clone(self.ir)
 
     def for_runtime(self) -> Model:
-        """A copy that strict runtimes take: nodes sorted, each with a name of its own, no stale shapes.
+        """The model as strict runtimes take it: nodes sorted, each with a name of its own, no stale shapes.
 
-        A node of the main graph is then called as its NodeId. Tensor names do not change.
+        A node of the main graph is then called as its NodeId. Tensor names do not change. Itself where it is so.
         """
+        if all(_named(graph) for graph in self.ir.graphs()):
+            return self
         copy = self.clone_ir()
         notes: list[str] = []
         for graph in copy.graphs():
-            nodes = list(graph)
-            for node, name in zip(nodes, assign_names((n.name or "", n.op_type) for n in nodes), strict=True):
+            for node, name in zip(graph, _own_names(graph), strict=True):
                 if node.name and node.name != name:
                     notes.append(f"several nodes are called '{node.name}': the runtime copy calls one '{name}'")
                 node.name = name
@@ -266,6 +267,15 @@ class Model:
             self._declared, failure = infer_into(self._model, light)
         if failure:
             self._notes.append(f"shapes could not be inferred, those in the file are shown: {failure}")
+
+
+def _own_names(graph: ir.Graph) -> list[str]:
+    return assign_names((node.name or "", node.op_type) for node in graph)
+
+
+def _named(graph: ir.Graph) -> bool:
+    """Whether each node has a name of its own."""
+    return all(node.name == name for node, name in zip(graph, _own_names(graph), strict=True))
 
 
 def _clone(graph: ir.Model) -> ir.Model:
