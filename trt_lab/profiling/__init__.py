@@ -1,0 +1,1 @@
+"""Where the time goes: engines read from any file, by ONNX node, against each other and over time."""
