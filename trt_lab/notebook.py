@@ -8,14 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-import pandas as pd
 from tqdm.auto import tqdm
 
 from trt_lab import session
 from trt_lab.diagnose.check import CheckSource
 from trt_lab.diagnose.reduce import Reduced
-from trt_lab.errors import TrtLabError
-from trt_lab.frames import layers_frame, times_frame
+from trt_lab.errors import TrtLabError, UsageError
 from trt_lab.record import Record
 from trt_lab.results import Finding
 from trt_lab.types import OnProgress, Progress
@@ -57,12 +55,6 @@ class Session(session.Session):
         """See `trt_lab.session.Session.reduce`; shows a progress bar unless `on_progress` is given."""
         with _telling(on_progress) as tell:
             return super().reduce(out, tell, check=check)
-
-    def layers(self, record: Record | None = None) -> pd.DataFrame:
-        """Layers of an engine, one row each, with their times where it was profiled. Raises UsageError."""
-        chosen = self.newest(record)
-        frame, times = layers_frame(chosen), times_frame(chosen)
-        return frame.merge(times[["index", "average_ms", "median_ms", "share"]], on="index", how="left")
 
     def timeline(self, record: Record | None = None) -> FigureWidget:
         """Layers of an engine along time. Raises UsageError when nothing was built."""
@@ -146,5 +138,5 @@ def open_panel(path: str) -> None:
 def panel_session() -> Session:
     """The session of this kernel's panel. Raises UsageError when the panel shows none."""
     if _panel is None:
-        raise session.UsageError("no model is open in this panel")
+        raise UsageError("no model is open in this panel")
     return _panel

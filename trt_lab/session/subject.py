@@ -1,15 +1,9 @@
-"""The only stateful object: model, probes, plan, samples, records and the running job.
-
-It calls the layers to its left in order and computes nothing itself. It knows no UI: whoever
-shows it subscribes with `observe` and reads its properties. All of it may be called from several
-threads (in a notebook the handlers of a click run beside the cell).
-"""
+"""What a session examines: model, options, samples and probes; and the state that the rest of it stands on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
@@ -18,51 +12,26 @@ from typing import Any, Literal, Self, TypeAlias
 import numpy as np
 
 from trt_lab import backends, storage
-from trt_lab.activity import Activity, Status, scaled, silent
+from trt_lab.activity import Activity, Status, silent
 from trt_lab.backends.worker import Worker, default_worker
-from trt_lab.checking import self_checks
-from trt_lab.compare.observer import Observation
-from trt_lab.compare.selfcheck import SelfCheck
-from trt_lab.diagnose.check import CheckSource
-from trt_lab.diagnose.reduce import Reduced
-from trt_lab.doubt import doubt_reference, is_big, with_note
 from trt_lab.edit.probe import Probed, add_probes
-from trt_lab.errors import BackendError, UsageError
+from trt_lab.errors import UsageError
 from trt_lab.events import Events
 from trt_lab.graph.view import GraphView
 from trt_lab.history import History, opening_line, shown_samples
-from trt_lab.locating import Means, Wish, locate, low_precision, reduce_model
 from trt_lab.model import Model, ModelSource
-from trt_lab.observing import clean_options, has_clean, is_cheap, observe_engine, safe_tensors
-from trt_lab.options import ShapeArgument, change_options, change_tolerance, describe_options
+from trt_lab.options import ShapeArgument, change_options, change_tolerance
 from trt_lab.record import Record, is_record
-from trt_lab.results import Diff, Finding, make_diff
-from trt_lab.runs import Role, Samples, make_record, open_source, run_task
+from trt_lab.results import Finding
+from trt_lab.runs import Role, Samples, make_record, open_source
 from trt_lab.types import BuildOptions, NodeId, OnProgress, TensorId, Tolerance
 
 _Chosen: TypeAlias = Literal["model", "options", "probes", "samples"]
 Change: TypeAlias = _Chosen | Literal["reference", "record", "observer", "finding", "status", "code"]
 
 
-class Session:
-    """One model under examination.
-
-    Args:
-        model: Path, bytes, ModelProto, onnx_ir.Model, or `zoo:NAME` for a built-in model.
-        records: Folder for the records; default a folder of the user's data directory, one for each model.
-        executor: Runs the builds instead of a child process of this one (`concurrent.futures.Executor`,
-            for instance a Dask client's `get_executor()`).
-
-    Raises:
-        ModelError: The model cannot be opened.
-
-    Example:
-        >>> lab = Session("zoo:l2norm_overflow")
-        >>> lab.use(precision="fp16")
-        >>> record = lab.build()
-        >>> lab.compare().verdict
-        'differs'
-    """
+class Subject:
+    """Model, options, samples, probes, records and the running job of one examination; see `Session`."""
 
     def __init__(
         self, model: ModelSource, *, records: str | Path | None = None, executor: Executor | None = None
@@ -278,61 +247,6 @@ class Session:
             self._probes = tuple(p for p in self._probes if p != tensor)
         self._notify("probes")
 
-    # --- build and compare ---------------------------------------------------------------
-
-    def golden(self, on_progress: OnProgress | None = None) -> Record:
-        """Outputs of the reference for the outputs and probes; the last one again when nothing changed."""
-        with self._history.action("lab.golden()"), self._activity.doing("reference"):
-            record = self._golden(on_progress or silent)
-        self._notify("reference")
-        return record
-
-    def _golden(self, on_progress: OnProgress) -> Record:
-        reference = self._reference
-        if reference is not None and set(self._probes) <= set(reference.meta.probes):
-            return reference
-        options = BuildOptions(backend="onnxruntime", optimizer=False, profile_runs=0, shapes=self._options.shapes)
-        self._reference = self._run(add_probes(self._model, self._probes), options, "reference", on_progress)
-        return self._reference
-
-    def build(self, on_progress: OnProgress | None = None) -> Record:
-        """Builds the engine with the probes in it, runs all samples, profiles it, and keeps a record.
-
-        The reference is run first where it lacks a probed tensor.
-
-        Raises:
-            BackendError: The backend refused or failed; the session stays usable.
-            CancelledError: `cancel` was called.
-            UsageError: A build is running.
-        """
-        with self._history.action("lab.build()"), self._activity.doing("build"):
-            report = on_progress or silent
-            self._golden(scaled(report, 0.0, 0.3))
-            record = self._run(add_probes(self._model, self._probes), self._options, "engine", scaled(report, 0.3, 0.9))
-            with self._lock:
-                self._records.append(record)
-            self._notify("record")
-            if is_cheap(self._options):
-                with suppress(BackendError):  # the engine that was asked for is there
-                    self._clean_of(record, scaled(report, 0.9, 1.0))
-                self._notify("observer")
-        why = record.meta.facts.get("not_run")
-        self._activity.set(Status("done", f"built, not run: {why}" if why else self.compare().headline))
-        return record
-
-    def start_build(self) -> None:
-        """`build` in a thread; watch it through `observe` and `status`. Raises UsageError when one is running."""
-        self._activity.start("build", lambda: self.build(silent))
-
-    def start_golden(self) -> None:
-        """`golden` in a thread. Raises UsageError when something is running."""
-        self._activity.start("reference", self.golden)
-
-    def start_locate(self) -> None:
-        """`locate` in a thread. Raises UsageError when something is running or the precision is fp32."""
-        low_precision(self._options)
-        self._activity.start("locate", lambda: self.locate(silent))
-
     def cancel(self) -> None:
         """Stops what is running, within about 2 s. Does nothing when nothing runs."""
         self._activity.cancel()
@@ -359,106 +273,6 @@ class Session:
             raise UsageError("no engine yet; build one first: lab.build()")
         return records[-1]
 
-    def compare(
-        self, record: Record | None = None, *, atol: float | None = None, rtol: float | None = None, doubt: bool = False
-    ) -> Diff:
-        """Compares a record (newest by default) with the reference. Raises UsageError: not built yet, or not run here.
-
-        `doubt`: where the error is big, runs the reference with its optimiser on too; a note tells if that moves it."""
-        engine, reference = self.newest(record), self._reference
-        if reference is None:
-            raise UsageError("no reference yet; run it first: lab.golden()")
-        diff = make_diff(self._view, engine, reference, change_tolerance(self._tolerance, atol, rtol))
-        if doubt and reference.path not in self._doubts and is_big(diff) and not self.building:
-            with self._activity.doing("reference"):
-                self._doubts[reference.path] = doubt_reference(diff, self._model, self._run)
-        return with_note(diff, self._doubts.get(reference.path, ""))
-
-    def observer(self, record: Record | None = None, *, build: bool = False) -> Observation:
-        """Whether the probes of an engine (the newest by default) changed it: neutral, perturbing or unknown.
-
-        It is held against the clean engine of the same options. That is built beside the probed one where it costs
-        little (onnxruntime, or with a timing cache); else only when `build` is set. Raises UsageError: nothing built."""
-        engine = self.newest(record)
-        if build:
-            with self._activity.doing("clean engine"):
-                self._clean_of(engine, silent)
-        return observe_engine(self._view, engine, (*self._records, *self._clean), self._tolerance)
-
-    def _clean_of(self, engine: Record, report: OnProgress) -> None:
-        if not has_clean(self._view, engine, (*self._records, *self._clean)):
-            self._clean.append(self._run(add_probes(self._model, ()), clean_options(engine), "engine", report))
-
-    @property
-    def safe_to_probe(self) -> tuple[TensorId, ...]:
-        """Tensors that lie between layers of the newest engine: a probe there splits none. Empty before a build."""
-        return safe_tensors(self._view, self._records, self._clean)
-
-    def self_check(self, on_progress: OnProgress = silent) -> tuple[SelfCheck, ...]:
-        """What the engine tells with no reference: same input twice, rows of a batch, the reference's own optimiser."""
-        with self._history.action("lab.self_check()"), self._activity.doing("self-check"):
-            return self_checks(self._model, self.samples, self._options, self._tolerance, self._run, on_progress)
-
-    # --- diagnosis -----------------------------------------------------------------------
-
-    def locate(
-        self,
-        on_progress: OnProgress | None = None,
-        *,
-        check: CheckSource | None = None,
-        artifacts: str | Path | None = None,
-        resume: bool = False,
-    ) -> Finding:
-        """Finds the nodes where the error starts and the smallest region that must stay in FP32.
-
-        The search runs by emulation on the CPU; a backend other than onnxruntime then proves it with one or two engines.
-
-        Args:
-            check: Decides instead of the tolerance: a metric such as `cosine>=0.999`, a command, a function, a `Check`.
-            artifacts: Folder for every step. resume: Goes on with the steps there.
-
-        Raises:
-            UsageError: The precision is fp32; the check is bad; the steps belong to another search.
-        """
-        low_precision(self._options)
-        wish, report = Wish.of(check, artifacts, resume=resume), on_progress or silent
-        with self._history.action(f"lab.locate({wish})"), self._activity.doing("locate"):
-            finding = self._finding = locate(self._means(report), wish, scaled(report, 0.1, 1.0))
-        self._notify("finding")
-        self._activity.set(Status("done", finding.headline))
-        return finding
-
-    def reduce(
-        self, out: str | Path, on_progress: OnProgress | None = None, *, check: CheckSource | None = None
-    ) -> Reduced:
-        """Writes the smallest part of the model that still fails to `out`, its golden inputs and outputs beside it.
-
-        Raises UsageError when the precision is fp32, the fault is not one of precision, or the check is bad.
-        """
-        low_precision(self._options)
-        wish, report = Wish.of(check), on_progress or silent
-        given = ", ".join(filter(None, (repr(str(out)), str(wish))))
-        with self._history.action(f"lab.reduce({given})"), self._activity.doing("reduce"):
-            return reduce_model(self._means(report), wish, Path(out), scaled(report, 0.1, 1.0))
-
-    def _means(self, report: OnProgress) -> Means:
-        return Means(
-            self._model, self._golden(scaled(report, 0.0, 0.1)), self.samples, self._options, self._tolerance, self._run,
-            diff=lambda engine, reference: make_diff(self._view, engine, reference, self._tolerance),
-            submit=lambda task, tell: run_task(
-                self._worker, task, self._activity.telling(tell), self._activity.submitted
-            ),
-        )  # fmt: skip
-
-    @property
-    def finding(self) -> Finding | None:
-        """What `locate` found last."""
-        return self._finding
-
-    def blame(self) -> dict[str, str]:
-        """Tensor → where its error comes from, in words, as far as `locate` found; empty before it."""
-        return self._finding.blame if self._finding is not None else {}
-
     # --- what was done -------------------------------------------------------------------
 
     @property
@@ -478,10 +292,6 @@ class Session:
     def observe(self, callback: Callable[[Change], None]) -> Callable[[], None]:
         """Calls `callback` with what changed, in the thread that changed it. Returns a function that ends it."""
         return self._events.observe(callback)
-
-    def __repr__(self) -> str:
-        engine = f"{describe_options(self._options)}, {len(self._probes)} probes"
-        return f"<Session {self._model.name}: {engine}, {len(self._records)} records, {self.status.text}>"
 
     # --- inside --------------------------------------------------------------------------
 

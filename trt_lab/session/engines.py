@@ -1,0 +1,111 @@
+"""Engines and the reference: built, compared, and whether looking changed them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from trt_lab.activity import Status, scaled, silent
+from trt_lab.checking import self_checks
+from trt_lab.compare.observer import Observation
+from trt_lab.compare.selfcheck import SelfCheck
+from trt_lab.doubt import doubt_reference, is_big, with_note
+from trt_lab.edit.probe import add_probes
+from trt_lab.errors import BackendError, UsageError
+from trt_lab.observing import clean_options, has_clean, is_cheap, observe_engine, safe_tensors
+from trt_lab.options import change_tolerance
+from trt_lab.record import Record
+from trt_lab.results import Diff, make_diff
+from trt_lab.session.subject import Subject
+from trt_lab.types import BuildOptions, OnProgress, TensorId
+
+
+class Engines(Subject):
+    """The part of a session that builds and compares; see `Session`."""
+
+    def golden(self, on_progress: OnProgress | None = None) -> Record:
+        """Outputs of the reference for the outputs and probes; the last one again when nothing changed."""
+        with self._history.action("lab.golden()"), self._activity.doing("reference"):
+            record = self._golden(on_progress or silent)
+        self._notify("reference")
+        return record
+
+    def _golden(self, on_progress: OnProgress) -> Record:
+        reference = self._reference
+        if reference is not None and set(self._probes) <= set(reference.meta.probes):
+            return reference
+        options = BuildOptions(backend="onnxruntime", optimizer=False, profile_runs=0, shapes=self._options.shapes)
+        self._reference = self._run(add_probes(self._model, self._probes), options, "reference", on_progress)
+        return self._reference
+
+    def build(self, on_progress: OnProgress | None = None) -> Record:
+        """Builds the engine with the probes in it, runs all samples, profiles it, and keeps a record.
+
+        The reference is run first where it lacks a probed tensor.
+
+        Raises:
+            BackendError: The backend refused or failed; the session stays usable.
+            CancelledError: `cancel` was called.
+            UsageError: A build is running.
+        """
+        with self._history.action("lab.build()"), self._activity.doing("build"):
+            report = on_progress or silent
+            self._golden(scaled(report, 0.0, 0.3))
+            record = self._run(add_probes(self._model, self._probes), self._options, "engine", scaled(report, 0.3, 0.9))
+            with self._lock:
+                self._records.append(record)
+            self._notify("record")
+            if is_cheap(self._options):
+                with suppress(BackendError):  # the engine that was asked for is there
+                    self._clean_of(record, scaled(report, 0.9, 1.0))
+                self._notify("observer")
+        why = record.meta.facts.get("not_run")
+        self._activity.set(Status("done", f"built, not run: {why}" if why else self.compare().headline))
+        return record
+
+    def start_build(self) -> None:
+        """`build` in a thread; watch it through `observe` and `status`. Raises UsageError when one is running."""
+        self._activity.start("build", lambda: self.build(silent))
+
+    def start_golden(self) -> None:
+        """`golden` in a thread. Raises UsageError when something is running."""
+        self._activity.start("reference", self.golden)
+
+    def compare(
+        self, record: Record | None = None, *, atol: float | None = None, rtol: float | None = None, doubt: bool = False
+    ) -> Diff:
+        """Compares a record (newest by default) with the reference. Raises UsageError: not built yet, or not run here.
+
+        `doubt`: where the error is big, runs the reference with its optimiser on too; a note tells if that moves it."""
+        engine, reference = self.newest(record), self._reference
+        if reference is None:
+            raise UsageError("no reference yet; run it first: lab.golden()")
+        diff = make_diff(self._view, engine, reference, change_tolerance(self._tolerance, atol, rtol))
+        if doubt and reference.path not in self._doubts and is_big(diff) and not self.building:
+            with self._activity.doing("reference"):
+                self._doubts[reference.path] = doubt_reference(diff, self._model, self._run)
+        return with_note(diff, self._doubts.get(reference.path, ""))
+
+    def observer(self, record: Record | None = None, *, build: bool = False) -> Observation:
+        """Whether the probes of an engine (the newest by default) changed it: neutral, perturbing or unknown.
+
+        It is held against the clean engine of the same options. That is built beside the probed one where it costs
+        little (onnxruntime, or with a timing cache); else only when `build` is set. Raises UsageError: nothing built."""
+        engine = self.newest(record)
+        if build:
+            with self._activity.doing("clean engine"):
+                self._clean_of(engine, silent)
+        return observe_engine(self._view, engine, (*self._records, *self._clean), self._tolerance)
+
+    def _clean_of(self, engine: Record, report: OnProgress) -> None:
+        if not has_clean(self._view, engine, (*self._records, *self._clean)):
+            self._clean.append(self._run(add_probes(self._model, ()), clean_options(engine), "engine", report))
+
+    @property
+    def safe_to_probe(self) -> tuple[TensorId, ...]:
+        """Tensors that lie between layers of the newest engine: a probe there splits none. Empty before a build."""
+        return safe_tensors(self._view, self._records, self._clean)
+
+    def self_check(self, on_progress: OnProgress = silent) -> tuple[SelfCheck, ...]:
+        """What the engine tells with no reference: same input twice, rows of a batch, the reference's own optimiser."""
+        with self._history.action("lab.self_check()"), self._activity.doing("self-check"):
+            return self_checks(self._model, self.samples, self._options, self._tolerance, self._run, on_progress)
