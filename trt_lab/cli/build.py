@@ -12,26 +12,18 @@ import typer
 from trt_lab.cli.arguments import (
     BackendOption,
     DeviceOption,
-    EdgesOption,
-    ImageLayoutOption,
-    ImageMeanOption,
-    ImageSizeOption,
-    ImageStdOption,
-    InputsOption,
     JsonOption,
     ModelArgument,
     PrecisionOption,
-    SamplesOption,
-    SeedOption,
-    ShapesOption,
 )
-from trt_lab.cli.images import Images
-from trt_lab.cli.opening import open_session
+from trt_lab.cli.opening import open_given
 from trt_lab.cli.output import print_json, print_line, show_progress
+from trt_lab.cli.sampling import SampleOptions, spread
 
 NAME = "build"
 
 
+@spread
 def run(
     model: ModelArgument,
     out: Annotated[Path, typer.Option("-o", "--out", help="Record to write: a folder NAME.trtlab.")],
@@ -41,15 +33,8 @@ def run(
         list[str] | None, typer.Option("--keep-fp32", help="Node kept in FP32; may be repeated.")
     ] = None,
     probe: Annotated[list[str] | None, typer.Option("--probe", help="Tensor to probe; may be repeated.")] = None,
-    shapes: ShapesOption = None,
-    inputs: InputsOption = None,
-    samples: SamplesOption = 4,
-    seed: SeedOption = 0,
-    edges: EdgesOption = False,
-    image_size: ImageSizeOption = None,
-    image_mean: ImageMeanOption = None,
-    image_std: ImageStdOption = None,
-    image_layout: ImageLayoutOption = None,
+    *,
+    given: SampleOptions,
     timing_cache: Annotated[Path | None, typer.Option("--timing-cache", help="Timing cache (TensorRT).")] = None,
     compute_capability: Annotated[
         str | None, typer.Option("--compute-capability", help="SM86 and the like (RTX).")
@@ -62,8 +47,7 @@ def run(
     json: JsonOption = False,
 ) -> int:
     """Build an engine with its probes, run all samples, profile it, and keep the record."""
-    images = Images.of(image_size, image_mean, image_std, image_layout)
-    session = open_session(model, inputs=inputs, samples=samples, seed=seed, shapes=shapes, edges=edges, images=images)
+    session = open_given(model, given)
     session.use(
         backend=backend,
         precision=precision,

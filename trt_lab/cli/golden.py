@@ -11,21 +11,9 @@ import typer
 from trt_lab import zoo
 from trt_lab.backends.onnxruntime.stream import Plan
 from trt_lab.backends.worker import default_worker
-from trt_lab.cli.arguments import (
-    EdgesOption,
-    ImageLayoutOption,
-    ImageMeanOption,
-    ImageSizeOption,
-    ImageStdOption,
-    InputsOption,
-    JsonOption,
-    ModelArgument,
-    SamplesOption,
-    SeedOption,
-    ShapesOption,
-)
-from trt_lab.cli.images import Images, check_given
+from trt_lab.cli.arguments import JsonOption, ModelArgument
 from trt_lab.cli.output import print_json, print_line, print_note, show_progress
+from trt_lab.cli.sampling import SampleOptions, spread
 from trt_lab.edit.probe import add_probes
 from trt_lab.errors import UsageError
 from trt_lab.model import Model
@@ -39,18 +27,12 @@ from trt_lab.types import BuildOptions, JsonValue, OnProgress, ShapeRange
 NAME = "golden"
 
 
+@spread
 def run(
     model: ModelArgument,
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the golden.")],
-    samples: SamplesOption = 4,
-    inputs: InputsOption = None,
-    seed: SeedOption = 0,
-    edges: EdgesOption = False,
-    image_size: ImageSizeOption = None,
-    image_mean: ImageMeanOption = None,
-    image_std: ImageStdOption = None,
-    image_layout: ImageLayoutOption = None,
-    shapes: ShapesOption = None,
+    *,
+    given: SampleOptions,
     probe: Annotated[list[str] | None, typer.Option("--probe", help="Tensor to keep as well; may be repeated.")] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Keep every tensor, written part by part: memory stays small.")
@@ -63,9 +45,7 @@ def run(
     """Run the reference (ONNX Runtime, FP32, optimiser off) and keep its outputs."""
     if everything and probe:
         raise UsageError("--all keeps every tensor, so --probe says nothing; leave one of them out")
-    images = Images.of(image_size, image_mean, image_std, image_layout)
-    check_given(inputs, images, edges=edges)
-    opened, feeds, ranges = _open(model, inputs, samples, seed, shapes, edges=edges, images=images)
+    opened, feeds, ranges = _open(model, given)
     with show_progress(quiet=json) as tell:
         if everything:
             saved = save_all(
@@ -82,25 +62,17 @@ def run(
     return 0
 
 
-def _open(
-    model: str,
-    inputs: Path | None,
-    count: int,
-    seed: int,
-    shapes: list[str] | None,
-    *,
-    edges: bool,
-    images: Images | None,
-) -> tuple[Model, Samples, tuple[ShapeRange, ...]]:
+def _open(model: str, given: SampleOptions) -> tuple[Model, Samples, tuple[ShapeRange, ...]]:
     """Model and samples, without a session; a zoo model keeps its own samples unless told otherwise."""
-    ranges = tuple(parse_shape_options(shapes or []))
+    images = given.check()
+    ranges = tuple(parse_shape_options(given.shapes or []))
     known = zoo.get(model.removeprefix("zoo:")) if model.startswith("zoo:") else None
     opened = known.model if known is not None else Model.load(model)
-    if inputs is not None:
-        return opened, Samples.of(opened, inputs if images is None else images.read(opened, inputs)), ranges
-    if known is not None and known.feeds and (count, seed) == (4, 0) and not ranges and not edges:
+    if given.inputs is not None:
+        return opened, Samples.of(opened, given.inputs if images is None else images.read(opened, given.inputs)), ranges
+    if known is not None and known.feeds and given.is_default and not ranges:
         return opened, Samples.given(opened, known.feeds), ranges
-    return opened, Samples.of(opened, count, seed=seed, shapes=ranges, edges=edges), ranges
+    return opened, Samples.of(opened, given.samples, seed=given.seed, shapes=ranges, edges=given.edges), ranges
 
 
 def _tell_estimate(plan: Plan, samples: int) -> None:

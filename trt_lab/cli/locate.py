@@ -12,22 +12,13 @@ from trt_lab.cli.arguments import (
     BackendOption,
     CheckOption,
     CheckSecondsOption,
-    EdgesOption,
-    ImageLayoutOption,
-    ImageMeanOption,
-    ImageSizeOption,
-    ImageStdOption,
-    InputsOption,
     JsonOption,
     ModelArgument,
     RtolOption,
-    SamplesOption,
-    SeedOption,
-    ShapesOption,
 )
-from trt_lab.cli.images import Images
-from trt_lab.cli.opening import open_session
+from trt_lab.cli.opening import open_given
 from trt_lab.cli.output import FINDING, FINE, print_json, print_line, show_progress
+from trt_lab.cli.sampling import SampleOptions, spread
 from trt_lab.diagnose.check import COMMAND_SECONDS, Check
 from trt_lab.diagnose.recipes import recipes
 from trt_lab.edit.precision import typed
@@ -40,6 +31,7 @@ from trt_lab.views.report import report_data, write_report
 NAME = "locate"
 
 
+@spread
 def run(
     model: ModelArgument,
     out: Annotated[
@@ -51,22 +43,14 @@ def run(
     check: CheckOption = None,
     check_seconds: CheckSecondsOption = COMMAND_SECONDS,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the steps in the folder.")] = False,
-    shapes: ShapesOption = None,
-    inputs: InputsOption = None,
-    samples: SamplesOption = 4,
-    seed: SeedOption = 0,
-    edges: EdgesOption = False,
-    image_size: ImageSizeOption = None,
-    image_mean: ImageMeanOption = None,
-    image_std: ImageStdOption = None,
-    image_layout: ImageLayoutOption = None,
+    *,
+    given: SampleOptions,
     atol: AtolOption = None,
     rtol: RtolOption = None,
     json: JsonOption = False,
 ) -> int:
     """Find the nodes that must stay in FP32 and write the repaired model. Exit 1 when there are any."""
-    images = Images.of(image_size, image_mean, image_std, image_layout)
-    session = open_session(model, inputs=inputs, samples=samples, seed=seed, shapes=shapes, edges=edges, images=images)
+    session = open_given(model, given)
     session.use(backend=backend, precision=precision, atol=atol, rtol=rtol)
     wanted = Check.of(check, seconds=check_seconds) if check is not None else None
     with show_progress(quiet=json) as tell:

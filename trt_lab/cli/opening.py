@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trt_lab.cli.images import Images, check_given
+from trt_lab.cli.sampling import SampleOptions
 from trt_lab.options import parse_shape_options
 from trt_lab.session import Session
 
@@ -35,3 +36,11 @@ def open_session(
     elif edges or not model.startswith("zoo:") or (samples, seed) != (4, 0):
         session.feed(samples, seed=seed, edges=edges)
     return session
+
+
+def open_given(model: str, given: SampleOptions) -> Session:
+    """`open_session` as the options of a command ask for it. Raises what that raises."""
+    return open_session(
+        model, inputs=given.inputs, samples=given.samples, seed=given.seed, shapes=given.shapes,
+        edges=given.edges, images=given.check(),
+    )  # fmt: skip

@@ -11,16 +11,13 @@ from trt_lab.cli.arguments import (
     AtolOption,
     CheckOption,
     CheckSecondsOption,
-    InputsOption,
     JsonOption,
     ModelArgument,
     RtolOption,
-    SamplesOption,
-    SeedOption,
-    ShapesOption,
 )
-from trt_lab.cli.opening import open_session
+from trt_lab.cli.opening import open_given
 from trt_lab.cli.output import FINDING, FINE, print_json, print_line, show_progress
+from trt_lab.cli.sampling import SampleOptions, spread
 from trt_lab.diagnose.check import COMMAND_SECONDS, Check
 from trt_lab.diagnose.reduce import Reduced
 from trt_lab.types import JsonValue
@@ -28,22 +25,21 @@ from trt_lab.types import JsonValue
 NAME = "reduce"
 
 
+@spread
 def run(
     model: ModelArgument,
     out: Annotated[Path, typer.Option("-o", "--out", help="ONNX file; golden inputs and outputs go beside it.")],
     precision: Annotated[str, typer.Option("--precision", help="fp16 or bf16.")] = "fp16",
     check: CheckOption = None,
     check_seconds: CheckSecondsOption = COMMAND_SECONDS,
-    shapes: ShapesOption = None,
-    inputs: InputsOption = None,
-    samples: SamplesOption = 4,
-    seed: SeedOption = 0,
+    *,
+    given: SampleOptions,
     atol: AtolOption = None,
     rtol: RtolOption = None,
     json: JsonOption = False,
 ) -> int:
     """Write the smallest part of the model that still fails, fed golden values. Exit 1 when there is one."""
-    session = open_session(model, inputs=inputs, samples=samples, seed=seed, shapes=shapes)
+    session = open_given(model, given)
     session.use(precision=precision, atol=atol, rtol=rtol)
     wanted = Check.of(check, seconds=check_seconds) if check is not None else None
     with show_progress(quiet=json) as tell:

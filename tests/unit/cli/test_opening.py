@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 from trt_lab.cli.images import Images
 from trt_lab.cli.main import app
 from trt_lab.cli.opening import open_session
+from trt_lab.cli.sampling import SampleOptions
 from trt_lab.errors import UsageError
 
 
@@ -85,3 +87,24 @@ def test_options_that_contradict_each_other_are_refused(photos: Path) -> None:
 def test_one_mean_makes_grey_images() -> None:
     assert Images.of("4x6", "0.5") == Images((4, 6), (0.5,), (1.0,))
     assert Images.of("4x6") == Images((4, 6), (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+
+
+def test_build_locate_and_reduce_take_the_same_samples(model: Path, photos: Path, tmp_path: Path) -> None:
+    runner = CliRunner()
+    images = ["--inputs", str(photos), "--image-size", "4x6"]
+    for command, out in (("build", "r.trtlab"), ("locate", "steps"), ("reduce", "min.onnx")):
+        start = [command, str(model), "-o", str(tmp_path / out)]
+        done = runner.invoke(app, [*start, *images, "--image-mean", "1,2", "--json"])
+        assert done.exit_code != 0
+        assert "3 numbers" in str(done.exception) or "mean" in str(done.exception)
+        done = runner.invoke(app, [*start, *images, "--edges"])
+        assert "leave out --inputs or --edges" in str(done.exception)
+        done = runner.invoke(app, [*start, "--samples", "1", "--edges", "--json"])
+        assert done.exit_code == 0, (command, done.output, done.exception)
+
+
+def test_options_of_samples_are_written_once_and_shown_by_every_command_that_runs_a_model() -> None:
+    for command in ("golden", "build", "locate", "reduce"):
+        shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).output
+        missing = [field.name for field in fields(SampleOptions) if f"--{field.name.replace('_', '-')}" not in shown]
+        assert not missing, command
