@@ -171,6 +171,10 @@ class Record:
             file = self._folder / meta.file
         else:
             file = Path(meta.origin or "")
+            if not meta.origin:
+                raise RecordError(
+                    f"{self.path}: it holds no model '{meta.name}' and does not say where it was; give it yourself"
+                )
             if not file.exists():
                 raise RecordError(
                     f"{self.path}: the model was too big to copy and is not at {file} any more; put it back"

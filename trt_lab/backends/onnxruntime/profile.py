@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
@@ -39,7 +39,13 @@ def read_profile(path: Path, layers: Sequence[LayerInfo], spellings: Sequence[st
         spellings: The name each layer has in the engine, "" when it has none.
         runs: How many runs count.
     """
-    events = json.loads(path.read_text(encoding="utf-8"))
+    return times_in(json.loads(path.read_text(encoding="utf-8")), layers, spellings, runs)
+
+
+def times_in(
+    events: Sequence[Mapping[str, Any]], layers: Sequence[LayerInfo], spellings: Sequence[str], runs: int
+) -> tuple[LayerTime, ...]:
+    """The same of events that are read already."""
     windows = sorted(
         (e["ts"], e["ts"] + e["dur"]) for e in events if e.get("cat") == "Session" and e["name"] == "model_run"
     )
@@ -63,7 +69,7 @@ def read_profile(path: Path, layers: Sequence[LayerInfo], spellings: Sequence[st
     return tuple(_time(layers[index], spent[index], begun[index]) for index in sorted(spent))
 
 
-def _kernels(events: Iterable[dict[str, Any]]) -> Iterable[_Event]:
+def _kernels(events: Iterable[Mapping[str, Any]]) -> Iterable[_Event]:
     for event in events:
         if event.get("cat") == "Node" and event["name"].endswith(_KERNEL):
             yield _Event(
