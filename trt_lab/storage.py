@@ -20,6 +20,24 @@ def data_folder() -> Path:
     return platformdirs.user_data_path("trt-lab")
 
 
+def cache_folder() -> Path:
+    """The user's cache folder of trt-lab: what lies there can be made again."""
+    return platformdirs.user_cache_path("trt-lab")
+
+
+def measure_folder(folder: Path, *patterns: str) -> tuple[int, int]:
+    """How many files of a folder fit one of the patterns, and their bytes; 0 and 0 where there is no such folder."""
+    count = size = 0
+    for pattern in patterns:
+        for file in folder.glob(pattern):
+            try:
+                size += file.stat().st_size
+            except OSError:  # gone meanwhile
+                continue
+            count += 1
+    return count, size
+
+
 def records_folder(root: Path | None, model: Model) -> Path:
     """Folder for the records of `model`: below `root`, else below the user's data folder."""
     base = root if root is not None else data_folder() / "records"

@@ -148,6 +148,12 @@ class BuildOptions:
     refit: bool = False
     log_severity: Literal["verbose", "info", "warning", "error"] = "info"
     """Least severity of the log lines that are kept."""
+    engine_cache: Literal["on", "fresh", "off"] = "on"
+    """TensorRT: whether an engine that this machine built of the very same thing is taken (`on`). `fresh` builds a new
+    one and keeps it; `off` takes none and keeps none. See `backends.tensorrt.engines`."""
+    editable_timing_cache: bool = False
+    """TensorRT 10.8 and later: the log tells all tactics that were timed, and a timing cache that was edited is obeyed.
+    See `backends.tensorrt.tactics`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,17 @@ from typing import Any
 
 from trt_lab.backends.base import Built, Runner
 from trt_lab.backends.tensorrt import device
-from trt_lab.backends.tensorrt.build import describe, prepare, require_layers, serialize
+from trt_lab.backends.tensorrt.build import Serialized, describe, prepare, require_layers, serialize
 from trt_lab.backends.tensorrt.cache import OFF
 from trt_lab.backends.tensorrt.dump import parse_dump
+from trt_lab.backends.tensorrt.engines import EngineCache, take_or_build
 from trt_lab.backends.tensorrt.log import collect, summarize
 from trt_lab.backends.tensorrt.run import open_runner
-from trt_lab.backends.tensorrt.trust import remember
 from trt_lab.backends.tensorrt.versions import Library, installed_version, load, missing_reason
 from trt_lab.engine_json import layers_from
 from trt_lab.errors import BackendUnavailableError, UsageError
 from trt_lab.model import Model
-from trt_lab.types import BackendInfo, BuildOptions, JsonValue, OnProgress
+from trt_lab.types import BackendInfo, BuildOptions, JsonValue, LayerInfo, OnProgress
 
 DEFAULT_CAPABILITY = "SM86"
 _NOT_NAMES = ("NONE", "CURRENT")
@@ -62,12 +62,18 @@ class TensorRtRtx:
             if options.workspace_bytes is not None:
                 config.set_memory_pool_limit(library.module.MemoryPoolType.WORKSPACE, options.workspace_bytes)
 
+        def build() -> Serialized:
+            return serialize(library, prepared, options, on_progress, log, configure=configure)
+
+        def read(_: bytes) -> tuple[LayerInfo, ...]:
+            found = layers_from(parse_dump(log.layer_dump), name="build log", index=prepared.index)
+            return require_layers(found.layers, library.title)
+
+        kept = EngineCache.of(library, prepared, options, capability.name)
         with collect(library, options.log_severity) as log:
-            made = serialize(library, prepared, options, on_progress, log, configure=configure)
-            layers = layers_from(parse_dump(log.layer_dump), name="build log", index=prepared.index).layers
-        layers = require_layers(layers, library.title)
+            made, layers = take_or_build(kept, log, on_progress, build, read)
         precision, _ = describe(prepared, options, layers)
-        facts = {**made.facts, **precision, "sha256": remember(made.engine), "log": summarize(log.lines)}
+        facts = {**made.facts, **precision, "engine_cache": kept.facts(), "log": summarize(log.lines)}
         return Built(layers, tuple(log.lines), made.seconds, facts, made.engine, handle=options)
 
     def open(self, built: Built) -> Runner:

@@ -8,17 +8,18 @@ from typing import Any
 
 from trt_lab.backends.base import Built
 from trt_lab.backends.tensorrt import device
-from trt_lab.backends.tensorrt.build import describe, prepare, require_layers, serialize
+from trt_lab.backends.tensorrt.build import Serialized, describe, prepare, require_layers, serialize
 from trt_lab.backends.tensorrt.cache import TimingCache
 from trt_lab.backends.tensorrt.config import set_workspace
+from trt_lab.backends.tensorrt.engines import EngineCache, take_or_build
 from trt_lab.backends.tensorrt.inspect import read_layers
 from trt_lab.backends.tensorrt.log import collect, logger, summarize
 from trt_lab.backends.tensorrt.run import EngineRunner, open_runner
-from trt_lab.backends.tensorrt.trust import check_engine, load_engine, remember
+from trt_lab.backends.tensorrt.trust import check_engine, load_engine
 from trt_lab.backends.tensorrt.versions import describe_version, installed_version, load, missing_reason
 from trt_lab.errors import BackendUnavailableError, RunError
 from trt_lab.model import Model
-from trt_lab.types import BackendInfo, BuildOptions, JsonValue, OnProgress
+from trt_lab.types import BackendInfo, BuildOptions, JsonValue, LayerInfo, OnProgress
 
 
 class TensorRt:
@@ -59,23 +60,22 @@ class TensorRt:
             facts |= set_workspace(library, config, options.workspace_bytes, gpu.memory_bytes)
             cache.attach(config, flags)
 
+        def build() -> Serialized:
+            title = f"{gpu.name} ({gpu.sm})"
+            return serialize(
+                library, prepared, options, on_progress, log, configure=configure, after=cache.store, gpu=title
+            )
+
+        def read(engine: bytes) -> tuple[LayerInfo, ...]:
+            runtime = library.module.Runtime(logger(library))
+            loaded = load_engine(library, runtime, engine, log, name=prepared.name, gpu=gpu.name)
+            return require_layers(read_layers(library, loaded, prepared.index).layers, library.title)
+
+        kept = EngineCache.of(library, prepared, options, f"{gpu.name} {gpu.sm}")
         place = device.Device(options.device)
         try:
             with collect(library, options.log_severity) as log:
-                made = serialize(
-                    library,
-                    prepared,
-                    options,
-                    on_progress,
-                    log,
-                    configure=configure,
-                    after=cache.store,
-                    gpu=f"{gpu.name} ({gpu.sm})",
-                )
-                digest = remember(made.engine)
-                runtime = library.module.Runtime(logger(library))
-                engine = load_engine(library, runtime, made.engine, log, name=prepared.name, gpu=gpu.name)
-                layers = require_layers(read_layers(library, engine, prepared.index).layers, library.title)
+                made, layers = take_or_build(kept, log, on_progress, build, read)
         finally:
             place.close()
         precision, _ = describe(prepared, options, layers)
@@ -84,8 +84,8 @@ class TensorRt:
             **precision,
             "gpu": gpu.facts(),
             "cuda_driver": device.machine().cuda_driver,
-            "sha256": digest,
             "timing_cache": cache.facts(),
+            "engine_cache": kept.facts(),
             "log": summarize(log.lines),
         }
         return Built(layers, tuple(log.lines), made.seconds, facts, made.engine, handle=options)
