@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from trt_lab.diagnose.evidence import Evidence
 from trt_lab.graph.view import GraphView
@@ -84,6 +85,7 @@ class Region:
     monotone: bool = True
 
 
+Item = TypeVar("Item")
 TryKeep = Callable[[tuple[NodeId, ...]], Trial]
 
 
@@ -255,7 +257,7 @@ def _grow(
     return [*(n for n in reached if n in able), *rest]
 
 
-def shrink(kept: Sequence[NodeId], attempt: Callable[[Iterable[NodeId]], bool]) -> list[NodeId]:
+def shrink(kept: Sequence[Item], attempt: Callable[[list[Item]], bool]) -> list[Item]:
     """Drops blocks from the end, halving their size down to single nodes, until no single node can be dropped."""
     kept = list(kept)
     block = max(1, len(kept) // 2)
