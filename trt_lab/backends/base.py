@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, Protocol
 
 import numpy as np
@@ -38,10 +39,43 @@ class Built:
 
 @dataclass(frozen=True)
 class Profile:
-    """Layer times of some runs, and end-to-end latency of runs without the profiler, in ms."""
+    """Layer times of some runs, and end-to-end latency of runs without the profiler, in ms.
+
+    Attributes:
+        facts: What the record keeps of the measuring itself, see `describe_profiler`; empty where nothing is known.
+    """
 
     times: tuple[LayerTime, ...]
     latency_ms: tuple[float, ...]
+    facts: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+def describe_profiler(
+    latency_ms: Sequence[float], profiled_ms: Sequence[float], times: Sequence[LayerTime]
+) -> dict[str, JsonValue]:
+    """What the profiler costs: the sum of layers and the latency are two numbers, and neither is the other.
+
+    Args:
+        latency_ms: End to end, profiler off.
+        profiled_ms: End to end, profiler on.
+        times: Of the layers, profiler on.
+
+    Returns:
+        `layer_sum_ms` (of the averages), `latency_ms` and `profiled_ms` (medians), `overhead_ms` (of a run, negative
+        where noise is larger than the cost), and `line`, all that in words. Empty without runs.
+    """
+    if not latency_ms or not profiled_ms:
+        return {}
+    off, on = median(latency_ms), median(profiled_ms)
+    layers = sum(time.average_ms for time in times)
+    share = f" ({100 * (on - off) / off:+.0f} %)" if off > 0 else ""
+    return {
+        "layer_sum_ms": round(layers, 6),
+        "latency_ms": round(off, 6),
+        "profiled_ms": round(on, 6),
+        "overhead_ms": round(on - off, 6),
+        "line": f"layers sum to {layers:.4g} ms; a run takes {off:.4g} ms without the profiler, {on:.4g} ms with it{share}",
+    }
 
 
 class Runner(Protocol):

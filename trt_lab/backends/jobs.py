@@ -130,7 +130,7 @@ def _execute(request: Request, out: Path, on_progress: OnProgress) -> Outcome:
         log=built.log,
         build_s=built.build_s,
         run_s=run_s,
-        facts=dict(built.facts),
+        facts={**built.facts, **({"profiler": dict(profile.facts)} if profile.facts else {})},
         output_names=names,
         samples=len(samples),
         engine_file=engine_file,

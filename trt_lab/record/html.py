@@ -34,6 +34,7 @@ def facts_of(record: Record) -> list[tuple[str, str]]:
         rows.append(("layers", f"{len(record.layers)}: " + ", ".join(f"{n} {name}" for name, n in types.most_common())))
     if meta.timing_cache is not None:
         rows.append(("timing cache", "used" if meta.timing_cache else "not used"))
+    rows += _cache_rows(meta.facts.get("engine_cache"))
     if meta.build_s is not None:
         rows.append(("build", f"{meta.build_s:.3g} s"))
     if record.times:
@@ -42,6 +43,9 @@ def facts_of(record: Record) -> list[tuple[str, str]]:
         rows.append(
             ("latency", f"{median(record.latency_ms):.4g} ms, median of {len(record.latency_ms)}, profiler off")
         )
+    profiler = meta.facts.get("profiler")
+    if isinstance(profiler, dict) and profiler.get("line"):
+        rows.append(("profiler", str(profiler["line"])))
     rows += [("created", meta.created), ("path", str(record.path))]
     return rows
 
@@ -53,6 +57,15 @@ def record_html(record: Record) -> str:
         for title, text in facts_of(record)
     )
     return f"<table><caption>{escape(record.name)} ({escape(record.meta.role)})</caption><tbody>{rows}</tbody></table>"
+
+
+def _cache_rows(engine_cache: object) -> list[tuple[str, str]]:
+    """Whether the engine was built for this record, where the backend has an engine cache."""
+    if not isinstance(engine_cache, dict) or engine_cache.get("state") not in ("hit", "miss"):
+        return []
+    built_s = engine_cache.get("built_s")
+    took = f", built before in {built_s:.3g} s" if isinstance(built_s, (int, float)) else ""
+    return [("engine cache", f"hit{took}" if engine_cache["state"] == "hit" else "miss: built anew")]
 
 
 def _some(names: list[str]) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from trt_lab.backends.base import Built, Feeds, Profile
+from trt_lab.backends.base import Built, Feeds, Profile, describe_profiler
 from trt_lab.backends.onnxruntime.errors import explain
 from trt_lab.backends.onnxruntime.layers import Given, Layers, read_layers
 from trt_lab.backends.onnxruntime.profile import read_profile
@@ -133,12 +133,12 @@ class OrtRunner:
             caller = Caller(session)
         self._profiling = False
         prepared = caller.prepare(checked)
-        for _ in range(WARM_UP_RUNS + repeats):
-            self._call(caller, prepared)
+        profiled = self._time_runs(caller, prepared, WARM_UP_RUNS + repeats)[WARM_UP_RUNS:]
         file = Path(session.end_profiling())
         times = read_profile(file, handle.layers.layers, handle.layers.spellings, repeats)
         file.unlink(missing_ok=True)
-        return Profile(times, self._latency(prepared, repeats))
+        latency = self._time_runs(self._caller, prepared, repeats)
+        return Profile(times, latency, describe_profiler(latency, profiled, times))
 
     def close(self) -> None:
         """Frees the session and its files."""
@@ -148,11 +148,12 @@ class OrtRunner:
                 handle.session.end_profiling()
             handle.folder.cleanup()
 
-    def _latency(self, prepared: Mapping[str, Any], repeats: int) -> tuple[float, ...]:
+    def _time_runs(self, caller: Caller, prepared: Mapping[str, Any], repeats: int) -> tuple[float, ...]:
+        """End-to-end times in ms."""
         found: list[float] = []
         for _ in range(repeats):
             started = time.perf_counter_ns()
-            self._call(self._caller, prepared)
+            self._call(caller, prepared)
             found.append(round((time.perf_counter_ns() - started) / 1e6, 6))
         return tuple(found)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from trt_lab.backends.base import Built, Feeds, Profile
+from trt_lab.backends.base import Built, Feeds, Profile, describe_profiler
 from trt_lab.backends.tensorrt.device import Device
 from trt_lab.backends.tensorrt.faults import explain_run
 from trt_lab.backends.tensorrt.log import BuildLog, collect, logger
@@ -19,7 +19,7 @@ from trt_lab.backends.tensorrt.trust import check_engine, load_engine
 from trt_lab.backends.tensorrt.versions import Library
 from trt_lab.engine_profile import match_times
 from trt_lab.errors import InputError, RunError
-from trt_lab.types import BuildOptions, LayerInfo
+from trt_lab.types import BuildOptions, JsonValue, LayerInfo
 
 _WARM_UP_RUNS = 3
 _WARM_UP_S = 0.2
@@ -69,7 +69,6 @@ class EngineRunner:
         check_engine(engine, name=name, trust=trust)
         self._library = library
         self._layers = tuple(layers)
-        self.notes: tuple[str, ...] = ()
         self._runtime: Any = None
         self._engine: Any = None
         self._context: Any = None
@@ -136,9 +135,14 @@ class EngineRunner:
             self._bind(feeds, log)
             self._warm_up(log)
             latency = self._time_runs(repeats, log)
-            runs = self._time_layers(repeats, log)
-        times, self.notes = match_times(self._layers, runs)
-        return Profile(times, latency)
+            runs, profiled = self._time_layers(repeats, log)
+        times, notes = match_times(self._layers, runs)
+        facts: dict[str, JsonValue] = {
+            **describe_profiler(latency, profiled, times),
+            "enqueue_emits_profile": bool(self._context.enqueue_emits_profile),
+            "notes": list(notes),
+        }
+        return Profile(times, latency, facts)
 
     def close(self) -> None:
         """Frees the engine and its memory. Safe to call twice."""
@@ -312,19 +316,29 @@ class EngineRunner:
             self._device.drop_event(end)
         return tuple(found)
 
-    def _time_layers(self, repeats: int, log: BuildLog) -> list[list[tuple[str, float]]]:
-        """What the profiler says in each run. It reports when asked, after the run, so that nothing waits inside it."""
+    def _time_layers(self, repeats: int, log: BuildLog) -> tuple[list[list[tuple[str, float]]], list[float]]:
+        """What the profiler says in each run, and how long the run took with it, in ms.
+
+        It reports when asked, after the run, so that nothing waits inside the run (`enqueue_emits_profile` off).
+        """
         profiler = _make_profiler(self._library)
         self._context.enqueue_emits_profile = False
         self._context.profiler = profiler
-        runs = []
-        for _ in range(repeats):
-            profiler.rows = []
-            self._enqueue(log)
-            self._device.synchronize()
-            self._context.report_to_profiler()
-            runs.append(profiler.rows)
-        return runs
+        start, end = self._device.event(), self._device.event()
+        runs, took = [], []
+        try:
+            for _ in range(repeats):
+                profiler.rows = []
+                self._device.record(start)
+                self._enqueue(log)
+                self._device.record(end)
+                took.append(self._device.elapsed_ms(start, end))
+                self._context.report_to_profiler()
+                runs.append(profiler.rows)
+        finally:
+            self._device.drop_event(start)
+            self._device.drop_event(end)
+        return runs, took
 
     def _enqueue(self, log: BuildLog) -> None:
         self._refused = None
