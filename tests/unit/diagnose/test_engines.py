@@ -19,7 +19,6 @@ from trt_lab.model import Model
 from trt_lab.record import Record
 from trt_lab.types import LayerInfo, NodeId
 
-
 GPU = Path(__file__).resolve().parents[2] / "data" / "gpu"
 
 
