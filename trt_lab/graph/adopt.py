@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from trt_lab.graph.scopes import scope_chain
+from trt_lab.graph.scopes import common_scope
 from trt_lab.graph.view import GraphView
 from trt_lab.types import NodeId, NodeInfo
 
@@ -29,7 +29,7 @@ def scoped_nodes(view: GraphView, graph: str) -> list[NodeInfo]:
     moved: list[NodeInfo] = []
     for node in nodes:
         if _is_loose(node) and (first := before[node.id]) and (second := after[node.id]):
-            common = _common(first, second)
+            common = common_scope(first, second)
             moved.append(replace(node, scope=common) if common else node)
         else:
             moved.append(node)
@@ -72,17 +72,5 @@ def _side(neighbours: Iterable[NodeId | str], known: dict[NodeId, str | None]) -
     for neighbour in neighbours:
         scope = known.get(NodeId(neighbour)) if neighbour else ""
         if scope is not None:
-            found = scope if found is None else _common(found, scope)
+            found = scope if found is None else common_scope(found, scope)
     return found
-
-
-def _common(first: str, second: str) -> str:
-    """The innermost scope that holds both."""
-    if first == second:
-        return first
-    common = ""
-    for one, two in zip(scope_chain(first), scope_chain(second), strict=False):
-        if one != two:
-            break
-        common = one
-    return common

@@ -37,6 +37,18 @@ def scope_chain(scope: str) -> list[str]:
     )
 
 
+def common_scope(first: str, second: str) -> str:
+    """The innermost scope that holds both."""
+    if first == second:
+        return first
+    common = ""
+    for one, two in zip(scope_chain(first), scope_chain(second), strict=False):
+        if one != two:
+            break
+        common = one
+    return common
+
+
 def scope_tree(nodes: Iterable[NodeInfo]) -> Scope:
     """The tree of the scopes of `nodes`, in the order of the nodes."""
     direct: dict[str, list[NodeId]] = {"": []}
