@@ -39,7 +39,8 @@ ItemKind = Literal["frame", "scope", "node", "input", "output", "outer", "portal
 """What a box is, as in `graph.layout`: a `scope` is closed, a `frame` is an open one and stands behind what it holds, an
 `outer` is a tensor of an outer graph, a `portal` the end of an edge that is not drawn through."""
 
-ColourBy = Literal["type", "error", "time", "precision"]
+ColourBy = Literal["type", "error", "local", "accumulated", "time", "precision"]
+"""`error` is that of the newest diff; `local` and `accumulated` are those that a search for the cause measured."""
 
 Mark = Literal["none", "same", "differs", "not_comparable"]
 
@@ -129,6 +130,7 @@ class CardTensor(Message):
         declared: The shape stored in the file, where it contradicts `shape`.
         verdict, figure: What the newest diff says about it.
         refusal: Why it cannot be probed, "" if it can.
+        safe, sight: Whether a probe leaves the engine as it is, and in words; None and "" while that is not known.
     """
 
     id: str
@@ -139,6 +141,8 @@ class CardTensor(Message):
     other_ends: list[str] = []
     probed: bool = False
     refusal: str = ""
+    safe: bool | None = None
+    sight: str = ""
     verdict: Mark = "none"
     figure: str = ""
 
@@ -216,12 +220,14 @@ class Colours(Message):
     """How the items of a scene are coloured.
 
     Arrays, a value an item: `slot` (int16, -1 none; index into a palette of the front end for categories), `level`
-    (float32 from 0 to 1, NaN none; for scales), `mark` (uint8, index into `marks`), `probed`, `kept` (uint8).
+    (float32 from 0 to 1, NaN none; for scales), `mark` (uint8, index into `marks`), `probed`, `kept`, `safe` (uint8;
+    `safe`: a node one of whose outputs can be probed without changing the engine).
     Under a collapsed scope the worst of what it holds counts.
 
     Attributes:
         figures: What to write in the second line of an item instead of its detail, "" for none.
-        scale: Set for `error` and `time`: labels of its low and high end.
+        scale: Set for errors and `time`: labels of its low and high end.
+        safe, hidden: Numbers of tensors that are safe to probe, and of those that are not; None while not known.
         missing: Why there is nothing to show yet, "" if there is.
     """
 
@@ -231,6 +237,8 @@ class Colours(Message):
     marks: list[Mark] = list(MARKS)
     figures: list[str] = []
     missing: str = ""
+    safe: int | None = None
+    hidden: int | None = None
 
 
 class ProbeRequest(Message):
@@ -247,6 +255,12 @@ class KeepRequest(Message):
     kind: Literal["graph.keep"] = "graph.keep"
     node: str
     on: bool
+
+
+class UndoRequest(Message):
+    """Takes back the newest probe or kept node."""
+
+    kind: Literal["graph.undo"] = "graph.undo"
 
 
 class GraphChanged(Message):
@@ -381,6 +395,7 @@ REQUESTS: tuple[tuple[type[Message], type[Message]], ...] = (
     (ColoursRequest, Colours),
     (ProbeRequest, Done),
     (KeepRequest, Done),
+    (UndoRequest, Done),
     (RowsRequest, Rows),
     (RowPlaceRequest, RowPlace),
     (BokehRequest, Done),

@@ -48,6 +48,7 @@ export interface CardRequest {
  *     declared: The shape stored in the file, where it contradicts `shape`.
  *     verdict, figure: What the newest diff says about it.
  *     refusal: Why it cannot be probed, "" if it can.
+ *     safe, sight: Whether a probe leaves the engine as it is, and in words; None and "" while that is not known.
  */
 export interface CardTensor {
   id: string;
@@ -58,6 +59,8 @@ export interface CardTensor {
   other_ends: string[];
   probed: boolean;
   refusal: string;
+  safe: boolean | null;
+  sight: string;
   verdict: "none" | "same" | "differs" | "not_comparable";
   figure: string;
 }
@@ -66,21 +69,25 @@ export interface CardTensor {
  * How the items of a scene are coloured.
  *
  * Arrays, a value an item: `slot` (int16, -1 none; index into a palette of the front end for categories), `level`
- * (float32 from 0 to 1, NaN none; for scales), `mark` (uint8, index into `marks`), `probed`, `kept` (uint8).
+ * (float32 from 0 to 1, NaN none; for scales), `mark` (uint8, index into `marks`), `probed`, `kept`, `safe` (uint8;
+ * `safe`: a node one of whose outputs can be probed without changing the engine).
  * Under a collapsed scope the worst of what it holds counts.
  *
  * Attributes:
  *     figures: What to write in the second line of an item instead of its detail, "" for none.
- *     scale: Set for `error` and `time`: labels of its low and high end.
+ *     scale: Set for errors and `time`: labels of its low and high end.
+ *     safe, hidden: Numbers of tensors that are safe to probe, and of those that are not; None while not known.
  *     missing: Why there is nothing to show yet, "" if there is.
  */
 export interface Colours {
-  by: "type" | "error" | "time" | "precision";
+  by: "type" | "error" | "local" | "accumulated" | "time" | "precision";
   legend: LegendEntry[];
   scale: [string, string] | null;
   marks: ("none" | "same" | "differs" | "not_comparable")[];
   figures: string[];
   missing: string;
+  safe: number | null;
+  hidden: number | null;
 }
 
 /** Colours, marks or what cards say changed. */
@@ -93,7 +100,7 @@ export interface ColoursRequest {
   kind: "graph.colours";
   graph: string;
   expanded: string[];
-  by: "type" | "error" | "time" | "precision";
+  by: "type" | "error" | "local" | "accumulated" | "time" | "precision";
 }
 
 /**
@@ -303,6 +310,11 @@ export interface TableQuery {
   filter?: string;
 }
 
+/** Takes back the newest probe or kept node. */
+export interface UndoRequest {
+  kind: "graph.undo";
+}
+
 /** Kind of each request, what it holds, and what it is answered with. */
 export interface Requests {
   "ping": { request: PingRequest; reply: Done };
@@ -313,6 +325,7 @@ export interface Requests {
   "graph.colours": { request: ColoursRequest; reply: Colours };
   "graph.probe": { request: ProbeRequest; reply: Done };
   "graph.keep": { request: KeepRequest; reply: Done };
+  "graph.undo": { request: UndoRequest; reply: Done };
   "table.rows": { request: RowsRequest; reply: Rows };
   "table.place": { request: RowPlaceRequest; reply: RowPlace };
   "figure.bokeh": { request: BokehRequest; reply: Done };
@@ -331,7 +344,7 @@ export interface Events {
 
 export type ItemKind = "frame" | "scope" | "node" | "input" | "output" | "outer" | "portal";
 
-export type ColourBy = "type" | "error" | "time" | "precision";
+export type ColourBy = "type" | "error" | "local" | "accumulated" | "time" | "precision";
 
 export type Mark = "none" | "same" | "differs" | "not_comparable";
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import anywidget
 import traitlets
 
+from trt_lab.compare.observer import Effect
+from trt_lab.diagnose.locate import TensorError
 from trt_lab.errors import UsageError
 from trt_lab.graph.layout import Layout, layout
 from trt_lab.graph.search import search
@@ -20,11 +23,13 @@ from trt_lab.widgets.channel import Call, Channel, Reply
 from trt_lab.widgets.graph_card import Known, make_card
 from trt_lab.widgets.graph_paint import Measured, make_colours
 from trt_lab.widgets.graph_scene import make_scene, place_of
+from trt_lab.widgets.graph_sight import see
 from trt_lab.widgets.graph_static import static_html
 from trt_lab.widgets.still import still
 from trt_lab.wire import (
     Card,
     CardRequest,
+    ColourBy,
     ColoursChanged,
     ColoursRequest,
     GraphChanged,
@@ -36,6 +41,7 @@ from trt_lab.wire import (
     ProbeRequest,
     SceneRequest,
     SearchRequest,
+    UndoRequest,
 )
 
 if TYPE_CHECKING:
@@ -69,8 +75,11 @@ class GraphWidget(anywidget.AnyWidget):
     kept = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """Nodes kept in FP32. Type: list of str. Default: []."""
 
-    colour_by = traitlets.Enum(["type", "error", "time", "precision"], "type").tag(sync=True)
+    colour_by = traitlets.Enum(list(get_args(ColourBy)), "type").tag(sync=True)
     """What colours tell. Type: str. Default: "type"."""
+
+    undo = traitlets.Unicode().tag(sync=True)
+    """What Ctrl+Z takes back, in words. Type: str. Default: "", nothing."""
 
     empty = traitlets.Unicode(NO_MODEL).tag(sync=True)
     """What stands in place of a graph; "" while there is one. Type: str. Default: "No model open."."""
@@ -83,6 +92,7 @@ class GraphWidget(anywidget.AnyWidget):
         self._layouts: dict[tuple[str, frozenset[str]], Layout] = {}
         self._on_probe: list[OnToggle] = []
         self._on_keep: list[OnToggle] = []
+        self._on_undo: list[Callable[[], None]] = []
         super().__init__(empty="" if view is not None else NO_MODEL, **traits)
         self._channel = Channel(self)
         handle = self._channel.handle
@@ -93,6 +103,7 @@ class GraphWidget(anywidget.AnyWidget):
         handle(PlaceRequest, self._place)
         handle(ProbeRequest, self._probe)
         handle(KeepRequest, self._keep)
+        handle(UndoRequest, self._undo)
         self.observe(lambda _change: self._channel.emit(ColoursChanged()), ["probes", "kept"])
 
     # --- for the owner -------------------------------------------------------------------
@@ -124,8 +135,29 @@ class GraphWidget(anywidget.AnyWidget):
             for node in layer.nodes:
                 lines.setdefault(node, []).append(" · ".join(part for part in parts if part))
         with self._lock:
-            self._measured = Measured({entry.name: entry for entry in tensors}, layers, times)
+            stats = {entry.name: entry for entry in tensors}
+            self._measured = replace(self._measured, stats=stats, layers=layers, times_ms=times, sight={})
             self._layer_lines = lines
+        self._channel.emit(ColoursChanged())
+
+    def set_safe(self, safe: Collection[str], effects: Mapping[str, Effect] | None = None) -> None:
+        """Marks the tensors that can be probed without changing the engine of `set_results`, which forgets them.
+
+        Args:
+            safe: Tensors that lie between its layers.
+            effects: What the probes in it did to it.
+        """
+        with self._lock:
+            if self._view is None:
+                return
+            sight = see(self._view, self._measured.layers, frozenset(safe), effects or {})
+            self._measured = replace(self._measured, sight=sight)
+        self._channel.emit(ColoursChanged())
+
+    def set_errors(self, errors: Iterable[TensorError]) -> None:
+        """Shows local and accumulated errors that a search measured; none takes them away."""
+        with self._lock:
+            self._measured = replace(self._measured, errors=tuple(errors))
         self._channel.emit(ColoursChanged())
 
     def on_probe(self, callback: OnToggle) -> None:
@@ -135,6 +167,10 @@ class GraphWidget(anywidget.AnyWidget):
     def on_keep(self, callback: OnToggle) -> None:
         """Calls `callback(node, on)` when a node is to be kept in FP32, or given back."""
         self._on_keep.append(callback)
+
+    def on_undo(self, callback: Callable[[], None]) -> None:
+        """Calls `callback()` when what `undo` says is to be taken back."""
+        self._on_undo.append(callback)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         bundle = super()._repr_mimebundle_(**kwargs)
@@ -191,8 +227,9 @@ class GraphWidget(anywidget.AnyWidget):
     def _card(self, request: CardRequest, call: Call) -> Card:
         view = self._open_view()
         with self._lock:
-            stats, layers = self._measured.stats, self._layer_lines
-        return make_card(view, request.item, Known(tuple(self.probes), tuple(self.kept), stats, layers))
+            measured, layers = self._measured, self._layer_lines
+        known = Known(tuple(self.probes), tuple(self.kept), measured.stats, layers, measured.sight)
+        return make_card(view, request.item, known)
 
     def _search(self, request: SearchRequest, call: Call) -> Hits:
         found = search(self._open_view(), request.query, request.limit)
@@ -210,3 +247,7 @@ class GraphWidget(anywidget.AnyWidget):
         self._open_view().node(request.node)
         for callback in self._on_keep:
             callback(request.node, request.on)
+
+    def _undo(self, request: UndoRequest, call: Call) -> None:
+        for callback in self._on_undo:
+            callback()

@@ -12,6 +12,7 @@ from trt_lab.errors import EditError
 from trt_lab.graph.view import GraphView
 from trt_lab.types import NodeId, NodeInfo, TensorId, TensorInfo, TensorStats
 from trt_lab.widgets.graph_scene import crumbs_to, shape_text, type_text
+from trt_lab.widgets.graph_sight import Sight
 from trt_lab.wire import Card, CardFact, CardTensor, Mark
 
 PREVIEW_ELEMENTS = 1_000_000
@@ -25,12 +26,14 @@ class Known:
     Attributes:
         stats: Newest diff, by tensor.
         layers: Lines about the engine layers that each node went into.
+        sight: What a probe does to the engine, by tensor.
     """
 
     probes: Collection[str] = ()
     kept: Collection[str] = ()
     stats: Mapping[str, TensorStats] = field(default_factory=dict)
     layers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    sight: Mapping[str, Sight] = field(default_factory=dict)
 
 
 def make_card(view: GraphView, item: str, known: Known) -> Card:
@@ -107,7 +110,11 @@ def _scope_card(path: str, inside: Sequence[NodeInfo], known: Known) -> Card:
     listed = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     facts = [CardFact(name="nodes", value=str(len(inside)))]
     facts += [CardFact(name=op, value=str(count)) for op, count in listed[:12]]
-    probed = sum(tensor in known.probes for node in inside for tensor in node.outputs if tensor is not None)
+    made = [tensor for node in inside for tensor in node.outputs if tensor is not None]
+    seen = [known.sight[tensor].safe for tensor in made if tensor in known.sight]
+    if seen:
+        facts.append(CardFact(name="safe to probe", value=f"{sum(seen)} of {len(seen)} tensors"))
+    probed = sum(tensor in known.probes for tensor in made)
     if probed:
         facts.append(CardFact(name="probed tensors", value=str(probed)))
     return Card(id=path, what="scope", title=path.rpartition("/")[2], subtitle=path, facts=facts)
@@ -122,6 +129,8 @@ def _tensor(view: GraphView, tensor_id: TensorId, known: Known, *, ends: str) ->
         others.append(tensor.producer)
     if ends in ("consumers", "both"):
         others += tensor.consumers[:8]
+    refusal = _refusal(view, tensor)
+    seen = None if refusal else known.sight.get(tensor_id)
     constant = _constant(view, tensor_id) if tensor.role == "initializer" else ""
     return CardTensor(
         id=tensor.id,
@@ -131,7 +140,9 @@ def _tensor(view: GraphView, tensor_id: TensorId, known: Known, *, ends: str) ->
         role="output" if tensor.is_output else tensor.role,
         other_ends=[str(node) for node in others],
         probed=tensor_id in known.probes,
-        refusal=_refusal(view, tensor),
+        refusal=refusal,
+        safe=seen.safe if seen is not None else None,
+        sight=seen.text if seen is not None else "",
         verdict=verdict,
         figure=figure_of(stats) if stats is not None else "",
     )

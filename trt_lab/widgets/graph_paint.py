@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from trt_lab.diagnose.locate import LARGE_SNR_DB, TensorError
 from trt_lab.graph.layout import KINDS, Layout
 from trt_lab.graph.view import GraphView
 from trt_lab.types import LayerInfo, NodeId, TensorId, TensorStats
 from trt_lab.widgets.graph_scene import OP_CLASSES, op_class
+from trt_lab.widgets.graph_sight import Sight
 from trt_lab.wire import MARKS, ColourBy, Colours, LegendEntry
 
 _SEVERITY = {"same": 1, "not_comparable": 2, "differs": 3}
 _MARK_OF_SEVERITY = (0, MARKS.index("same"), MARKS.index("not_comparable"), MARKS.index("differs"))
 _PRECISION_SLOTS = {"float32": 1, "float16": 3, "bfloat16": 5, "int8": 6, "int64": 0, "int32": 0}
 _MIXED = 8
+_GOOD_SNR_DB = 2 * LARGE_SNR_DB
+"""From here on an error has no colour; FP16 leaves about 66 dB."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +32,15 @@ class Measured:
         stats: Newest diff, by tensor.
         layers: Of the newest engine.
         times_ms: Average time of each layer, by its index.
+        errors: Of the newest search for the cause.
+        sight: What a probe does to the engine, by tensor.
     """
 
     stats: Mapping[str, TensorStats] = field(default_factory=dict)
     layers: tuple[LayerInfo, ...] = ()
     times_ms: Mapping[int, float] = field(default_factory=dict)
+    errors: tuple[TensorError, ...] = ()
+    sight: Mapping[str, Sight] = field(default_factory=dict)
 
 
 @dataclass
@@ -61,6 +69,8 @@ def make_colours(
     _by_type(layout, sheet, tell=by == "type")
     if by == "error":
         _by_error(view, layout, sheet, measured.stats)
+    elif by in ("local", "accumulated"):
+        _by_snr(view, layout, sheet, [(e, e.local if by == "local" else e.stats) for e in measured.errors])
     elif by == "time":
         _by_time(layout, sheet, measured)
     elif by == "precision":
@@ -75,9 +85,23 @@ def make_colours(
         "mark": np.array(_MARK_OF_SEVERITY, np.uint8)[severity],
         "probed": _flags(count, (index for tensor in probes for index in _boxes_of_tensor(view, layout, tensor)[:1])),
         "kept": _flags(count, (layout.index_of(node) for node in kept)),
+        "safe": _flags(count, _safe_boxes(view, layout, measured.sight)),
     }
-    colours = Colours(by=by, legend=sheet.legend, scale=sheet.scale, figures=sheet.figures, missing=sheet.missing)
+    safe = sum(sight.safe for sight in measured.sight.values()) if measured.sight else None
+    colours = Colours(
+        by=by, legend=sheet.legend, scale=sheet.scale, figures=sheet.figures, missing=sheet.missing,
+        safe=safe, hidden=len(measured.sight) - safe if safe is not None else None,
+    )  # fmt: skip
     return colours, arrays
+
+
+def _safe_boxes(view: GraphView, layout: Layout, sight: Mapping[str, Sight]) -> Iterable[int]:
+    """Nodes only: a closed scope holds tensors of both kinds."""
+    node = KINDS.index("node")
+    for tensor, seen in sight.items():
+        index = next(iter(_boxes_of_tensor(view, layout, tensor)), None) if seen.safe else None
+        if index is not None and layout.kinds[index] == node:
+            yield index
 
 
 def _flags(count: int, indices: Iterable[int | None]) -> np.ndarray:
@@ -135,6 +159,37 @@ def _by_error(view: GraphView, layout: Layout, sheet: _Sheet, stats: Mapping[str
             if not level < sheet.level[index]:
                 sheet.level[index], sheet.figures[index] = level, _short_figure(entry)
     sheet.scale = (f"max abs ≤ {low:.1g}", f"{high:.2g}")
+
+
+def _by_snr(
+    view: GraphView, layout: Layout, sheet: _Sheet, errors: Sequence[tuple[TensorError, TensorStats | None]]
+) -> None:
+    """Error against the tensor's own size, so that tensors of all sizes share a scale; the worst in a box counts."""
+    if not errors:
+        sheet.missing = "Not searched yet: choose a low precision and press Find cause."
+        return
+    for row, stats in errors:
+        if stats is None or stats.verdict == "not_comparable":
+            continue
+        level, figure = _level_of_snr(stats)
+        maker = layout.index_of(row.node) if row.node is not None else None
+        for index in {*_boxes_of_tensor(view, layout, row.tensor), *([maker] if maker is not None else [])}:
+            if not level < sheet.level[index]:
+                sheet.level[index], sheet.figures[index] = level, figure
+    sheet.scale = (f"SNR ≥ {_GOOD_SNR_DB:.0f} dB", "≤ 0 dB, NaN, Inf")
+
+
+def _level_of_snr(stats: TensorStats) -> tuple[float, str]:
+    """How bad, from 0 to 1, and in few letters."""
+    if stats.nan_only_a or stats.nan_only_b or stats.inf_mismatch:
+        return 1.0, "Inf" if stats.inf_mismatch and not stats.nan_only_a else "NaN"
+    if stats.shape_a != stats.shape_b:
+        return 1.0, "other shape"
+    if stats.exact:
+        return 0.0, "exact"
+    if stats.snr_db is None:
+        return 1.0, "lost"
+    return min(1.0, max(0.0, 1 - stats.snr_db / _GOOD_SNR_DB)), f"{stats.snr_db:.0f} dB"
 
 
 def _short_figure(stats: TensorStats) -> str:

@@ -27,6 +27,7 @@ from trt_lab.widgets.panes.timeline import TimelinePane
 from trt_lab.widgets.still import still
 from trt_lab.widgets.text import line
 from trt_lab.widgets.toolbar import Toolbar
+from trt_lab.widgets.undo import Undo
 
 STATUS_EVERY_S = 0.1
 """Progress is shown at most this often; the last state always is."""
@@ -49,6 +50,7 @@ class Workbench(ui.VBox):
         self._status_at = 0.0
         self.error = ui.HTML()
         self.graph = GraphWidget(session.view)
+        self.undo = Undo(self._show_undo)
         self.toolbar = Toolbar(session, self._show_error)
         self.diff_pane = DiffPane(self._tensor_chosen)
         self.timeline_pane = TimelinePane(self._layer_chosen)
@@ -64,6 +66,7 @@ class Workbench(ui.VBox):
         self.add_class("trt-lab-workbench")
         self.graph.on_probe(self._probe)
         self.graph.on_keep(self._keep)
+        self.graph.on_undo(self.undo.take_back)
         self.graph.observe(lambda change: self._node_chosen(change["new"]), "selected")
         self.tabs.observe(lambda change: self._tab_chosen(change["new"]), "selected_index")
         self._show_all()
@@ -95,11 +98,12 @@ class Workbench(ui.VBox):
         with self._lock:
             if change == "model":
                 self.graph.set_view(self._session.view)
+                self.undo.clear()
                 self._show_all()
             elif change in ("probes", "options"):
                 self._show_choices()
             elif change == "observer":
-                self.diff_pane.show_observation(self._seen(self._newest()[0]))
+                self._show_observation()
             elif change == "samples":
                 self.toolbar.refresh()
             elif change in ("record", "reference", "finding"):
@@ -129,11 +133,18 @@ class Workbench(ui.VBox):
     def _show_results(self) -> None:
         record, diff = self._newest()
         self.diff_pane.show(diff, self._session.blame())
-        self.diff_pane.show_observation(self._seen(record))
         for pane in (self.timeline_pane, self.layers_pane, self.log_pane):
             pane.show(record)
         self.graph.set_results(diff.tensors if diff is not None else (), record)
+        self._show_observation()
         answer_while_busy(self)
+
+    def _show_observation(self) -> None:
+        """What the probes did to the newest engine, and where others would do nothing."""
+        records = self._session.records
+        seen = self._seen(records[-1] if records else None)
+        self.diff_pane.show_observation(seen)
+        self.graph.set_safe(self._session.safe_to_probe, seen.by_probe if seen is not None else {})
 
     def _seen(self, record: Record | None) -> Observation | None:
         try:
@@ -155,10 +166,17 @@ class Workbench(ui.VBox):
     # --- from the browser ----------------------------------------------------------------
 
     def _probe(self, tensor: str, on: bool) -> None:
-        (self._session.probe if on else self._session.unprobe)(tensor)
+        put, take = self._session.probe, self._session.unprobe
+        (put if on else take)(tensor)
+        self.undo.did(f"{'probe' if on else 'no probe'} on {tensor}", lambda: (take if on else put)(tensor))
 
     def _keep(self, node: str, on: bool) -> None:
-        (self._session.keep if on else self._session.unkeep)(node)
+        keep, give = self._session.keep, self._session.unkeep
+        (keep if on else give)(node)
+        self.undo.did(f"{node} {'kept' if on else 'not kept'} in FP32", lambda: (give if on else keep)(node))
+
+    def _show_undo(self, what: str) -> None:
+        self.graph.undo = what
 
     def _export(self) -> str:
         return str(self._session.export_notebook(Path.cwd() / f"{self._session.model.name}-trt-lab.ipynb"))

@@ -83,7 +83,7 @@ describe("colours", () => {
     ["dark", DARK],
   ] as const)("give text enough contrast in the %s theme", (_name, theme) => {
     const palette = new Palette(theme);
-    const plain = { mark: "none", figure: "", probed: false, kept: false } as const;
+    const plain = { mark: "none", figure: "", probed: false, kept: false, safe: false } as const;
     for (let slot = -1; slot < 9; slot++) {
       const box = palette.box({ ...plain, slot, level: Number.NaN }, "type");
       const fill = parseColour(box.fill) ?? expect.fail(box.fill);

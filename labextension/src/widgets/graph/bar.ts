@@ -2,13 +2,15 @@
 import type { ColourBy, Crumb, Requests, Scene } from "../../wire.gen";
 import { h } from "../dom";
 import { css, type Theme } from "../theme";
-import { type Palette, scaleColour, signOf } from "./palette";
+import { type Palette, scaleColour, scaleOf, signOf } from "./palette";
 
 type Colours = Requests["graph.colours"]["reply"];
 
 const WAYS: [ColourBy, string][] = [
   ["type", "Type"],
-  ["error", "Error"],
+  ["error", "Error of the diff"],
+  ["local", "Local error"],
+  ["accumulated", "Accumulated error"],
   ["time", "Time"],
   ["precision", "Precision"],
 ];
@@ -47,6 +49,23 @@ export function zoomButtons(zoom: (factor: number) => void, fit: () => void): HT
     button("+", "Zoom in (+)", () => zoom(1.3)),
     button("⤢", "Show all (Home)", fit),
   );
+}
+
+/** Takes back the newest probe or kept node; says which. */
+export class UndoButton {
+  readonly element: HTMLButtonElement;
+
+  constructor(press: () => void) {
+    this.element = h("button", { class: "trt-icon", type: "button", text: "↶", onclick: press });
+  }
+
+  /** @param what In words; "" when there is nothing. */
+  show(what: string): void {
+    const title = what ? `Undo: ${what} (Ctrl+Z)` : "Nothing to undo";
+    this.element.title = title;
+    this.element.setAttribute("aria-label", title);
+    this.element.disabled = what === "";
+  }
 }
 
 /** Where we are: graph by graph, and how much of it is drawn. */
@@ -101,15 +120,21 @@ export class Legend {
       return h("span", { class: "trt-entry" }, swatch, entry.label);
     });
     if (colours.scale) entries.push(this.#scale(colours.by, colours.scale, palette.theme));
+    if (colours.safe !== null) entries.push(this.#safe(colours.safe, colours.hidden ?? 0));
     if (colours.missing) entries.push(h("span", { class: "trt-faint", text: colours.missing }));
     this.element.replaceChildren(...entries);
   }
 
+  /** The sign of tensors that can be looked at without changing the engine, and how many cannot. */
+  #safe(safe: number, hidden: number): HTMLElement {
+    const sign = h("span", { class: "trt-safe-sign", "aria-hidden": "true" });
+    const title = `A probe on ${hidden} of ${safe + hidden} tensors changes the engine: they lie inside its layers.`;
+    return h("span", { class: "trt-entry", title }, sign, `safe to probe: ${safe} of ${safe + hidden} tensors`);
+  }
+
   #scale(by: ColourBy, [low, high]: [string, string], theme: Theme): HTMLElement {
     const ramp = h("span", { class: "trt-ramp", "aria-hidden": "true" });
-    const stops = [0, 0.25, 0.5, 0.75, 1].map((level) =>
-      css(scaleColour(by === "time" ? "time" : "error", level, theme)),
-    );
+    const stops = [0, 0.25, 0.5, 0.75, 1].map((level) => css(scaleColour(scaleOf(by) ?? "error", level, theme)));
     ramp.style.backgroundImage = `linear-gradient(to right, ${stops.join(", ")})`;
     return h("span", { class: "trt-entry" }, low, ramp, high);
   }

@@ -182,7 +182,14 @@ export class CardPanel {
           }),
         ...ends,
       ),
+      tensor.safe === null ? null : this.#sight(tensor.safe, tensor.sight),
     );
+  }
+
+  /** Whether looking at a tensor changes the engine. */
+  #sight(safe: boolean, text: string): HTMLElement {
+    const sign = h("span", { class: safe ? "trt-safe-sign" : "trt-unsafe-sign", "aria-hidden": "true" });
+    return h("div", { class: "trt-sight", "data-safe": String(safe) }, sign, h("span", { text }));
   }
 
   #probe(tensor: CardTensor): HTMLElement | null {

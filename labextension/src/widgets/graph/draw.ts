@@ -268,7 +268,7 @@ function drawText(
   context.fillText(fitText(context, detail, room), left, middle + 8);
 }
 
-/** Pin of a probe, "32" of a node kept in FP32, sign of the verdict. */
+/** Pin of a probe or eyelet for one, "32" of a node kept in FP32, sign of the verdict. */
 function drawBadges(context: CanvasRenderingContext2D, item: Item, look: Look): void {
   const paint = look.paints.of(item);
   const { theme } = look.palette;
@@ -290,6 +290,19 @@ function drawBadges(context: CanvasRenderingContext2D, item: Item, look: Look): 
   if (mark) badge(item.x + item.w - 4, item.y + 2, mark.sign, theme[mark.colour], 15);
   if (paint.kept) badge(item.x + item.w - 12, item.y + item.h, "32", theme.keep, 20);
   if (paint.probed) drawPin(context, item, look);
+  else if (paint.safe) drawSafe(context, item, look);
+}
+
+/** An empty eyelet where a probe may go: the engine stays as it is. */
+function drawSafe(context: CanvasRenderingContext2D, item: Item, look: Look): void {
+  const { theme } = look.palette;
+  context.beginPath();
+  context.arc(item.x + item.w / 2, item.y + item.h, 4, 0, 2 * Math.PI);
+  context.fillStyle = theme.page;
+  context.fill();
+  context.strokeStyle = theme.probe;
+  context.lineWidth = 2;
+  context.stroke();
 }
 
 function drawPin(context: CanvasRenderingContext2D, item: Item, look: Look): void {

@@ -38,7 +38,8 @@ export function listen(stage: HTMLElement, camera: Camera, gestures: Gestures, s
   stage.addEventListener(
     "keydown",
     (event) => {
-      if (event.target !== stage || event.ctrlKey || event.metaKey || event.altKey) return;
+      const command = event.ctrlKey || event.metaKey;
+      if (event.target !== stage || event.altKey || (command && event.key !== "z")) return;
       if (!gestures.key(event)) return;
       event.preventDefault();
       event.stopPropagation();

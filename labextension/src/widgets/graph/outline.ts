@@ -28,6 +28,7 @@ export function describe(item: Item, paints: Paints): string {
     paint.figure,
     paint.probed ? "probed" : "",
     paint.kept ? "kept in FP32" : "",
+    paint.safe && !paint.probed ? "safe to probe" : "",
     item.kind === "frame" ? "" : `${item.into.length} in, ${item.out.length} out`,
   ];
   return parts.filter(Boolean).join("; ");

@@ -33,8 +33,10 @@ const SIGNS: Record<string, string> = {
   other: "◦",
 };
 
-/** Ends of the scales for error and time. */
-const SCALES: Record<"error" | "time", Hue> = {
+type Scale = "error" | "time";
+
+/** Ends of the scales for errors and time. */
+const SCALES: Record<Scale, Hue> = {
   error: { light: [190, 20, 20], dark: [255, 110, 95] },
   time: { light: [90, 40, 150], dark: [190, 140, 255] },
 };
@@ -46,6 +48,12 @@ export interface BoxColours {
   faint: string;
 }
 
+/** The scale of a way of colouring, or null where it has categories. */
+export function scaleOf(by: string): Scale | null {
+  if (by === "time") return "time";
+  return by === "error" || by === "local" || by === "accumulated" ? "error" : null;
+}
+
 export const signOf = (opClass: string): string => SIGNS[opClass] ?? "◦";
 
 export function hueOf(slot: number, theme: Theme): Rgb {
@@ -53,7 +61,7 @@ export function hueOf(slot: number, theme: Theme): Rgb {
   return theme.dark ? hue.dark : hue.light;
 }
 
-export function scaleColour(by: "error" | "time", level: number, theme: Theme): Rgb {
+export function scaleColour(by: Scale, level: number, theme: Theme): Rgb {
   const panel = parseColour(theme.panel) ?? [255, 255, 255];
   const end = theme.dark ? SCALES[by].dark : SCALES[by].light;
   return mix(end, panel, 0.12 + 0.88 * Math.max(0, Math.min(1, level)));
@@ -79,18 +87,16 @@ export class Palette {
 
   /** Colours of a box under a way of colouring. */
   box(paint: Paint, by: string): BoxColours {
-    const scaled = (by === "error" || by === "time") && !Number.isNaN(paint.level);
-    const key = scaled ? `${by}${Math.round(paint.level * 32)}` : `s${paint.slot}`;
+    const scale = Number.isNaN(paint.level) ? null : scaleOf(by);
+    const key = scale ? `${scale}${Math.round(paint.level * 32)}` : `s${paint.slot}`;
     const known = this.#known.get(key);
     if (known) return known;
-    const made = scaled
-      ? this.#scaled(by as "error" | "time", Math.round(paint.level * 32) / 32)
-      : this.#plain(paint.slot);
+    const made = scale ? this.#scaled(scale, Math.round(paint.level * 32) / 32) : this.#plain(paint.slot);
     this.#known.set(key, made);
     return made;
   }
 
-  #scaled(by: "error" | "time", level: number): BoxColours {
+  #scaled(by: Scale, level: number): BoxColours {
     const fill = scaleColour(by, level, this.theme);
     const ink = inkOn(fill);
     return { fill: css(fill), band: css(scaleColour(by, Math.max(level, 0.6), this.theme)), text: ink, faint: ink };

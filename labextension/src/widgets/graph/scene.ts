@@ -39,6 +39,8 @@ export interface Paint {
   figure: string;
   probed: boolean;
   kept: boolean;
+  /** Can be probed without changing the engine. */
+  safe: boolean;
 }
 
 const CELL = 320;
@@ -302,7 +304,15 @@ function boundsOf(boxes: Rect[]): Rect {
   return { x: left, y: top, w: right - left, h: bottom - top };
 }
 
-const UNPAINTED: Paint = { slot: -1, level: Number.NaN, mark: "none", figure: "", probed: false, kept: false };
+const UNPAINTED: Paint = {
+  slot: -1,
+  level: Number.NaN,
+  mark: "none",
+  figure: "",
+  probed: false,
+  kept: false,
+  safe: false,
+};
 
 /** Colours of a scene, by item. Until they have come, items are plain. */
 export class Paints {
@@ -321,6 +331,7 @@ export class Paints {
       figure: data.figures[item.index] ?? "",
       probed: Boolean(arrays.probed?.data[item.index]),
       kept: Boolean(arrays.kept?.data[item.index]),
+      safe: Boolean(arrays.safe?.data[item.index]),
     };
   }
 }

@@ -22,7 +22,7 @@ export interface Anchor {
 }
 
 const KEYS =
-  "Arrow keys follow edges, Enter opens, p probes, k keeps in FP32, / searches, Home shows all, Escape closes.";
+  "Arrow keys follow edges, Enter opens, p probes, k keeps in FP32, Ctrl+Z undoes, / searches, Home shows all, Escape closes.";
 
 export class Stage {
   readonly camera = new Camera();

@@ -4,7 +4,7 @@ import { Channel, isAbort } from "../channel";
 import { h } from "../dom";
 import { type LiveModel, watchKernel } from "../kernel";
 import { readTheme, watchTheme } from "../theme";
-import { ColourChoice, Crumbs, Legend, zoomButtons } from "./bar";
+import { ColourChoice, Crumbs, Legend, UndoButton, zoomButtons } from "./bar";
 import type { Point } from "./camera";
 import { CardPanel } from "./card";
 import { Finder } from "./finder";
@@ -20,6 +20,7 @@ export interface Traits {
   probes: string[];
   kept: string[];
   colour_by: ColourBy;
+  undo: string;
   empty: string;
 }
 
@@ -44,6 +45,7 @@ export class GraphView {
   readonly #legend = new Legend();
   readonly #finder: Finder;
   readonly #choice: ColourChoice;
+  readonly #undo = new UndoButton(() => void this.#takeBack());
   readonly #notice = h("div", { class: "trt-notice", role: "status" });
   readonly #kernel = h("div", { class: "trt-kernel", role: "alert", hidden: true });
   #scene: GraphScene | null = null;
@@ -106,6 +108,7 @@ export class GraphView {
         { class: "trt-bar", role: "toolbar", "aria-label": "Graph tools" },
         this.#finder.element,
         this.#choice.element,
+        this.#undo.element,
         zoom,
       ),
       this.#crumbs.element,
@@ -126,6 +129,8 @@ export class GraphView {
       if (model.get("selected") !== this.#selected) void this.goTo(model.get("selected"));
     });
     on("change:selected_tensor", () => this.#repaint());
+    on("change:undo", () => this.#undo.show(model.get("undo")));
+    this.#undo.show(model.get("undo"));
     on("change:colour_by", () => void this.#colour());
     on("change:empty", () => void this.#load("", null));
     this.#channel.on("graph.changed", () => void this.#load("", null));
@@ -272,6 +277,21 @@ export class GraphView {
     }
   }
 
+  async #takeBack(): Promise<void> {
+    const what = this.model.get("undo");
+    if (!what) {
+      this.#outline.say("Nothing to undo.");
+      return;
+    }
+    try {
+      await this.#channel.request("graph.undo", {});
+      this.#outline.say(`Undone: ${what}`);
+      if (this.#card.open) await this.#showCard(this.#selected);
+    } catch (error) {
+      if (!isAbort(error)) this.#card.fail(textOf(error));
+    }
+  }
+
   // --- choosing ----------------------------------------------------------------------------
 
   get #active(): Item | null {
@@ -376,6 +396,10 @@ export class GraphView {
       }
       case "Enter":
         this.#activate(item);
+        return true;
+      case "z":
+        if (!event.ctrlKey && !event.metaKey) return false;
+        void this.#takeBack();
         return true;
       case "p":
         this.#pressOnCard("probe:");
