@@ -21,7 +21,7 @@ from trt_lab.backends.base import Built, Profile, Runner
 from trt_lab.errors import BackendError, CancelledError, InputError, RunError, TrtLabError
 from trt_lab.model import Model
 from trt_lab.tensors import open_samples, write_safetensors
-from trt_lab.types import BuildOptions, OnProgress, Outcome, Progress
+from trt_lab.types import BuildOptions, JsonValue, OnProgress, Outcome, Progress
 
 BUILD_SHARE = 0.7
 RUN_SHARE = 0.2
@@ -29,6 +29,10 @@ RUN_SHARE = 0.2
 
 ENGINE_FILE = "engine.plan"
 TRACE_FILE = "last-error.txt"
+
+MOVED_TWICE = "moved_twice"
+"""Fact of an engine that was profiled: outputs that the same input gives otherwise when it is run again, and by how
+much (None where that is not finite). Empty for an engine that repeats itself bit by bit."""
 
 Found = TypeVar("Found")
 
@@ -116,9 +120,10 @@ def _execute(request: Request, out: Path, on_progress: OnProgress) -> Outcome:
         started = time.perf_counter()
         names = _run_all(request, runner, samples, out, on_progress)
         run_s = time.perf_counter() - started
-        profile = Profile((), ())
+        profile, moved = Profile((), ()), None
         if request.options.profile_runs:
             on_progress(Progress("profile", BUILD_SHARE + RUN_SHARE, f"{request.options.profile_runs} runs"))
+            moved = _moved(runner, samples[0], out)
             profile = runner.profile(samples[0], request.options.profile_runs)
     finally:
         runner.close()
@@ -130,7 +135,11 @@ def _execute(request: Request, out: Path, on_progress: OnProgress) -> Outcome:
         log=built.log,
         build_s=built.build_s,
         run_s=run_s,
-        facts={**built.facts, **({"profiler": dict(profile.facts)} if profile.facts else {})},
+        facts={
+            **built.facts,
+            **({"profiler": dict(profile.facts)} if profile.facts else {}),
+            **({MOVED_TWICE: moved} if moved is not None else {}),
+        },
         output_names=names,
         samples=len(samples),
         engine_file=engine_file,
@@ -151,6 +160,25 @@ def _run_all(
         folder.mkdir(parents=True, exist_ok=True)
         write_safetensors(folder / "outputs.safetensors", {name: outputs[name] for name in names})
     return names
+
+
+def _moved(runner: Runner, feeds: Mapping[str, np.ndarray], out: Path) -> dict[str, JsonValue]:
+    """What `MOVED_TWICE` holds, from a second run of the first sample."""
+    first = open_samples(out / "samples", which="outputs")[0]
+    again = runner.run(feeds)
+    moved: dict[str, JsonValue] = {}
+    for name, before in first.items():
+        after = again[name]
+        if (
+            before.shape == after.shape
+            and np.ascontiguousarray(after).tobytes() == np.ascontiguousarray(before).tobytes()
+        ):
+            continue
+        numbers = before.shape == after.shape and before.dtype.kind not in "OSU"
+        with np.errstate(invalid="ignore"):
+            largest = float(np.abs(after.astype(np.float64) - before.astype(np.float64)).max()) if numbers else np.nan
+        moved[name] = largest if np.isfinite(largest) else None
+    return moved
 
 
 def _kept(keep: tuple[str, ...], outputs: Iterable[str]) -> tuple[str, ...]:
