@@ -239,7 +239,10 @@ def _refuse(options: BuildOptions) -> None:
     """Raises UsageError for what ONNX Runtime on the CPU cannot do, rather than leave it out in silence."""
     refused = (
         (options.tf32, "tf32 is a mode of NVIDIA GPUs; leave it off"),
-        (options.timing_cache is not None, "there is no timing cache: nothing is timed while building; leave it out"),
+        (
+            options.timing_cache is not None or options.editable_timing_cache,
+            "there is no timing cache: nothing is timed while building; leave it out",
+        ),
         (options.builder_level is not None, "there is no builder level; use optimizer=False to build without fusions"),
         (options.workspace_bytes is not None, "there is no workspace: memory is taken as it is needed; leave it out"),
         (options.compute_capability is not None, "it runs on the CPU; use backend='tensorrt_rtx' to build for a GPU"),

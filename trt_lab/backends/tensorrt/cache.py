@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import platformdirs
 from filelock import FileLock
 
 from trt_lab.backends.tensorrt.versions import Library
 from trt_lab.errors import BuildError
+from trt_lab.storage import cache_folder, measure_folder
 from trt_lab.types import BuildOptions, JsonValue
 
 OFF = "off"
@@ -43,7 +43,7 @@ class TimingCache:
             return cls(None)
         name = cache_name(library.version, gpu, options)
         if asked is None:
-            return cls(platformdirs.user_cache_path("trt-lab") / "timing" / name)
+            return cls(default_folder() / name)
         path = Path(asked).expanduser()
         return cls(path / name if path.is_dir() else path)
 
@@ -52,7 +52,7 @@ class TimingCache:
         if self.path is None:
             config.set_flag(flags.DISABLE_TIMING_CACHE)
             return
-        with self._lock():
+        with lock_cache(self.path):
             data = self.path.read_bytes() if self.path.is_file() else b""
         cache = config.create_timing_cache(data)
         if (cache is None or not config.set_timing_cache(cache, False)) and data:
@@ -68,12 +68,12 @@ class TimingCache:
         cache = config.get_timing_cache()
         if cache is None:
             return
-        with self._lock():
+        with lock_cache(self.path):
             if self.path.is_file() and not self.note:
                 other = config.create_timing_cache(self.path.read_bytes())
                 if other is not None:
                     cache.combine(other, False)
-            self._write(bytes(cache.serialize()))
+            write_cache(self.path, bytes(cache.serialize()))
 
     def facts(self) -> dict[str, JsonValue]:
         """For the record."""
@@ -84,28 +84,43 @@ class TimingCache:
             "note": self.note,
         }
 
-    def _lock(self) -> FileLock:
-        assert self.path is not None
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BuildError(f"timing cache {self.path}: its folder cannot be made: {error.strerror}") from error
-        return FileLock(f"{self.path}.lock")
 
-    def _write(self, data: bytes) -> None:
-        assert self.path is not None
-        handle, partial = tempfile.mkstemp(prefix=".timing-", dir=self.path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            Path(partial).replace(self.path)
-        except OSError as error:
-            Path(partial).unlink(missing_ok=True)
-            raise BuildError(f"timing cache {self.path} cannot be written: {error.strerror}") from error
+def default_folder() -> Path:
+    """Where timing caches are kept when nobody names one."""
+    return cache_folder() / "timing"
+
+
+def describe_timing_caches() -> dict[str, JsonValue]:
+    """Place, number and size of the timing caches that nobody named, for `doctor`."""
+    files, size = measure_folder(default_folder(), "*.cache")
+    return {"folder": str(default_folder()), "files": files, "bytes": size}
+
+
+def lock_cache(path: Path) -> FileLock:
+    """The lock of a timing cache, its folder made. Raises BuildError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BuildError(f"timing cache {path}: its folder cannot be made: {error.strerror}") from error
+    return FileLock(f"{path}.lock")
+
+
+def write_cache(path: Path, data: bytes) -> None:
+    """Writes a timing cache in one step, its lock held. Raises BuildError."""
+    handle, partial = tempfile.mkstemp(prefix=".timing-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        Path(partial).replace(path)
+    except OSError as error:
+        Path(partial).unlink(missing_ok=True)
+        raise BuildError(f"timing cache {path} cannot be written: {error.strerror}") from error
 
 
 def cache_name(version: str, gpu: str, options: BuildOptions) -> str:
     """File name by GPU, version and the flags that change which kernels are tried."""
     flags = f"{options.strongly_typed}|{options.tf32}|{options.builder_level}|{options.hardware_compatibility}"
+    if options.editable_timing_cache:
+        flags += "|editable"
     digest = hashlib.sha256(flags.encode()).hexdigest()[:8]
     return f"{re.sub(r'[^A-Za-z0-9]+', '-', gpu)}-{version}-{digest}.cache"

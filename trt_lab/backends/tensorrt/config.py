@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trt_lab.backends.tensorrt.cache import OFF
 from trt_lab.backends.tensorrt.progress import BuildProgress
 from trt_lab.backends.tensorrt.versions import Library
 from trt_lab.errors import InputError, UsageError
@@ -36,6 +37,9 @@ def make_config(
     if options.version_compatible:
         config.set_flag(flags.VERSION_COMPATIBLE)
         facts["version_compatible"] = True
+    if options.editable_timing_cache:
+        _make_editable(library, config, options)
+        facts["editable_timing_cache"] = True
     if options.builder_level is not None:
         _set_level(config, options.builder_level)
         facts["builder_level"] = options.builder_level
@@ -99,6 +103,14 @@ def _check_values(holders: Sequence[str], inputs: Sequence[str], given: Mapping[
     if wrong:
         why = "holds no shape" if wrong[0] in inputs else "is no input"
         raise UsageError(f"shape_values: '{wrong[0]}' {why}; take it out")
+
+
+def _make_editable(library: Library, config: Any, options: BuildOptions) -> None:
+    if not library.editable_timing_cache:
+        raise UsageError(f"{library.title} has no editable timing cache (TensorRT 10.8 and later have); leave it out")
+    if options.timing_cache == OFF:
+        raise UsageError("editable_timing_cache needs a timing cache; name one instead of 'off'")
+    config.set_flag(library.module.BuilderFlag.EDITABLE_TIMING_CACHE)
 
 
 def _set_level(config: Any, level: int) -> None:

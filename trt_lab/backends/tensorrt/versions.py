@@ -71,8 +71,8 @@ class Library:
 
     @property
     def editable_timing_cache(self) -> bool:
-        """Whether single entries of the timing cache can be read and pinned (10.9 and later)."""
-        return hasattr(self.module.BuilderFlag, "EDITABLE_TIMING_CACHE")
+        """Whether single entries of the timing cache can be read and changed (10.8 and later; in RTX they do nothing)."""
+        return self.kind == "tensorrt" and hasattr(self.module.BuilderFlag, "EDITABLE_TIMING_CACHE")
 
     def creation_flags(self, *, strongly_typed: bool) -> int:
         """Flags for `create_network`. Version 11 accepts STRONGLY_TYPED and ignores it."""
@@ -103,6 +103,7 @@ def describe_version(version: str) -> dict[str, JsonValue]:
     return {
         "networks": "strongly typed" if numbers[:1] >= (11,) else "weakly and strongly typed",
         "tensors_inside": debug,
+        "editable_timing_cache": numbers[:2] >= (10, 8),
     }
 
 
