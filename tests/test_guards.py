@@ -47,6 +47,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "onnxruntime": ("trt_lab.backends.onnxruntime",),
     "pandas": ("trt_lab.frames", "trt_lab.results", "trt_lab.session", "trt_lab.views", "trt_lab.notebook"),
     "rich": ("trt_lab.cli",),
+    "scipy": ("trt_lab.compare", "trt_lab.profiling"),
     "tensorrt": ("trt_lab.backends.tensorrt",),
     "traitlets": ("trt_lab.widgets",),
     "typer": ("trt_lab.cli",),

@@ -19,6 +19,7 @@ _METADATA = re.compile(r"\[ONNX Layer: (.*?)\](?=\s*(?:[\x1e\x1f]|\[ONNX Layer: 
 _REFORMAT = re.compile(r"^Reformatting CopyNode for (?:Input|Output) Tensor \d+ to (.*)$", re.DOTALL)
 _FOREIGN = re.compile(r"^\{ForeignNode\[(.*)\.\.\.(.*)\]\}$", re.DOTALL)
 _MYELIN_SUFFIX = re.compile(r"_myl\d+_\d+$")
+_MYELIN_NUMBER = re.compile(r"(?<=__mye)\d+_\d+$")
 _PROFILE_SUFFIX = re.compile(r" \[profile (\d+)\]$")
 _MADE_UP = re.compile(
     r"^(?:\(Unnamed Layer\* \d+\)|ONNXTRT_|unsqueeze_node_after_|copied_squeeze_after_|squeeze_after_|__my[el]|"
@@ -86,6 +87,11 @@ def split_profile(name: str) -> tuple[str, int | None]:
     return (name[: found.start()], int(found.group(1))) if found else (name, None)
 
 
+def plain_name(name: str) -> str:
+    """A layer's name without ` [profile N]` and without Myelin's numbers, which change from build to build."""
+    return _MYELIN_NUMBER.sub("", _MYELIN_SUFFIX.sub("", split_profile(name)[0]))
+
+
 def name_parts(name: str) -> tuple[str, ...]:
     """Parts of a fused layer's name in order: `A + B`, `PWN(PWN(a, b), c)`, `{ForeignNode[a...b]}`.
 
@@ -111,9 +117,19 @@ def name_parts(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def is_whole_name(name: str) -> bool:
+    """Whether a layer's name tells all its nodes as the model calls them: no range of a ForeignNode, no Myelin number."""
+    return "ForeignNode[" not in name and not _MYELIN_SUFFIX.search(split_profile(name)[0])
+
+
 def is_reformat(layer: LayerInfo) -> bool:
     """Whether the layer only changes type or layout of another layer's tensor."""
     return layer.type in ("Reformat", "NoOp", "ReorderInput", "ReorderOutput") or bool(_REFORMAT.match(layer.name))
+
+
+def is_copy(layer: LayerInfo) -> bool:
+    """Whether the layer is a copy that the builder put before or behind another, and computes no node of its own."""
+    return bool(_REFORMAT.match(layer.name))
 
 
 def map_layers(layers: Sequence[LayerInfo], index: NodeIndex | None = None) -> tuple[LayerInfo, ...]:
@@ -132,9 +148,11 @@ def _map_layer(layer: LayerInfo, index: NodeIndex | None, edges: set[str]) -> La
         nodes = _known(names, index)
         if nodes:
             return replace(layer, nodes=nodes, nodes_from="metadata")
-    if layer.type == "Constant":  # named after the tensor it holds, which a node may have made
-        made = None if index is None else index.producers.get(_FOLDED_SUFFIX.sub("", layer.name))
-        return layer if made is None else replace(layer, nodes=(made,), nodes_from="tensors")
+    if layer.type == "Constant":  # named after the tensors it holds, which nodes may have made
+        parts = (layer.name, *name_parts(layer.name)) if index is not None else ()
+        made = [index.producers.get(_FOLDED_SUFFIX.sub("", part)) for part in parts] if index is not None else []
+        nodes = tuple(dict.fromkeys(node for node in made if node is not None))
+        return replace(layer, nodes=nodes, nodes_from="tensors") if nodes else layer
     nodes = _known(name_parts(layer.name), index)
     whole_range = not _FOREIGN.match(split_profile(layer.name)[0])
     if nodes and (whole_range or index is None):
