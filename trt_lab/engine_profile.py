@@ -53,7 +53,8 @@ def match_times(layers: Sequence[LayerInfo], runs: Sequence[Run]) -> tuple[tuple
 
     Equal names are matched in order. Where a name is reported another number of times than there are layers of
     it, its times are summed once, at the first of them, and a note calls it ambiguous. Reported names that are no
-    layer are kept, with indices after the last layer, and noted; layers without a time are noted.
+    layer are kept, with indices after the last layer, and noted; layers without a time are noted. Of an engine with
+    several optimisation profiles, ` [profile N]` in a reported name says whose layer it is.
     """
     places = _Places(layers)
     values: dict[int, list[float]] = {}
@@ -61,11 +62,11 @@ def match_times(layers: Sequence[LayerInfo], runs: Sequence[Run]) -> tuple[tuple
     for run in runs:
         reported: dict[str, list[float]] = defaultdict(list)
         for name, ms in run:
-            reported[split_profile(name)[0]].append(ms)
+            reported[name].append(ms)
         for name, times in reported.items():
             for place, group in places.assign(name, [[ms] for ms in times]):
                 values.setdefault(place, []).append(sum(group))
-                names[place] = name
+                names[place] = split_profile(name)[0]
     found = tuple(
         LayerTime(place, names[place], fmean(ms), median(ms), tuple(ms)) for place, ms in sorted(values.items())
     )
@@ -115,12 +116,14 @@ def place_rows(
     places = _Places(layers)
     reported: dict[str, list[list[ProfileRow]]] = defaultdict(list)
     for row in rows:
-        reported[split_profile(row.name)[0]].append([row])
+        reported[row.name].append([row])
     found: list[LayerTime] = []
     for name, groups in reported.items():
         for place, group in places.assign(name, groups):
             average = math.fsum(row.average_ms for row in group)
-            found.append(LayerTime(place, name, average, group[0].median_ms if len(group) == 1 else None))
+            found.append(
+                LayerTime(place, split_profile(name)[0], average, group[0].median_ms if len(group) == 1 else None)
+            )
     times = tuple(sorted(found, key=lambda time: time.index))
     return times, places.notes(times)
 
@@ -130,15 +133,22 @@ class _Places:
 
     def __init__(self, layers: Sequence[LayerInfo]) -> None:
         self._layers = layers
-        self._positions: dict[str, list[int]] = defaultdict(list)
+        self._positions: dict[tuple[str, int | None], list[int]] = defaultdict(list)
+        self._profiles: dict[str, set[int | None]] = defaultdict(set)
         for layer in layers:
-            self._positions[layer.name].append(layer.index)
+            profile = layer.attributes.get("profile")
+            key = (layer.name, profile if isinstance(profile, int) else None)
+            self._positions[key].append(layer.index)
+            self._profiles[layer.name].add(key[1])
         self._ambiguous: dict[str, None] = {}
         self._foreign: dict[str, int] = {}
 
     def assign(self, name: str, groups: list[list[Any]]) -> list[tuple[int, list[Any]]]:
         """(layer index, what was reported for it): one to one in order, or all of it at one place."""
-        positions = self._positions.get(name)
+        bare, profile = split_profile(name)
+        positions = self._positions.get((bare, profile))
+        if positions is None and len(self._profiles[bare]) == 1:  # one side does not tell profiles
+            positions = self._positions[bare, next(iter(self._profiles[bare]))]
         together = [item for group in groups for item in group]
         if positions is None:
             return [(self._foreign.setdefault(name, len(self._layers) + len(self._foreign)), together)]
@@ -154,8 +164,8 @@ class _Places:
         ]
         if self._layers:
             notes += [f"'{name}' was timed but is no layer of the engine" for name in self._foreign]
-        timed = {time.name for time in found}
-        silent = [layer.name for layer in self._layers if layer.name not in timed]
+        timed, summed = {time.index for time in found}, {split_profile(name)[0] for name in self._ambiguous}
+        silent = [x.name for x in self._layers if x.index not in timed and x.name not in summed]
         if found and silent:
             count = "1 layer has" if len(silent) == 1 else f"{len(silent)} layers have"
             notes.append(f"{count} no time, first '{silent[0]}'")
