@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from trt_lab.frames.diff import diff_frame
+from trt_lab.frames.layer_map import layer_map_frame
 from trt_lab.frames.layers import layers_frame
 from trt_lab.frames.log import log_frame
 from trt_lab.frames.times import times_frame
 
-__all__ = ["diff_frame", "layers_frame", "log_frame", "times_frame"]
+__all__ = ["diff_frame", "layer_map_frame", "layers_frame", "log_frame", "times_frame"]
