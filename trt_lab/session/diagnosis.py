@@ -4,23 +4,40 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from trt_lab import storage
 from trt_lab.activity import Status, scaled, silent
 from trt_lab.diagnose.check import CheckSource
 from trt_lab.diagnose.reduce import Reduced
+from trt_lab.diagnose.steps import Search
+from trt_lab.edit.precision import typed
+from trt_lab.errors import UsageError
 from trt_lab.locating import Means, Wish, locate, low_precision, reduce_model
+from trt_lab.options import parse_precision
 from trt_lab.results import Finding, make_diff
 from trt_lab.runs import run_task
 from trt_lab.session.engines import Engines
-from trt_lab.types import OnProgress
+from trt_lab.types import OnProgress, PrecisionPlan
 
 
 class Diagnosis(Engines):
     """The part of a session that finds causes; see `Session`."""
 
-    def start_locate(self) -> None:
-        """`locate` in a thread. Raises UsageError when something is running or the precision is fp32."""
+    def start_locate(self, *, resume: bool = False) -> None:
+        """`locate` in a thread; `search` tells its steps as they happen.
+
+        Args:
+            resume: Goes on with the search that was stopped.
+
+        Raises:
+            UsageError: Something is running, the precision is fp32, or no search was stopped.
+        """
         low_precision(self._options)
-        self._activity.start("locate", lambda: self.locate(silent))
+        folder = storage.next_path(storage.records_folder(self._records_root, self._model), "search", "")
+        if resume:
+            if self._search is None or self._search.state != "stopped" or self._search.folder is None:
+                raise UsageError("no search was stopped, so there is none to go on with; start one: lab.start_locate()")
+            folder = self._search.folder
+        self._activity.start("locate", lambda: self._locate(silent, Wish(artifacts=folder, resume=resume), ""))
 
     def locate(
         self,
@@ -41,10 +58,19 @@ class Diagnosis(Engines):
         Raises:
             UsageError: The precision is fp32; the check is bad; the steps belong to another search.
         """
-        low_precision(self._options)
-        wish, report = Wish.of(check, artifacts, resume=resume), on_progress or silent
-        with self._history.action(f"lab.locate({wish})"), self._activity.doing("locate"):
-            finding = self._finding = locate(self._means(report), wish, scaled(report, 0.1, 1.0))
+        wish = Wish.of(check, artifacts, resume=resume)
+        return self._locate(on_progress or silent, wish, str(wish))
+
+    def _locate(self, report: OnProgress, wish: Wish, shown: str) -> Finding:
+        low = low_precision(self._options)
+        with self._history.action(f"lab.locate({shown})"), self._activity.doing("locate"):
+            search = self._search = Search(wish.artifacts, low)
+            try:
+                finding = self._finding = locate(self._means(report), wish, scaled(report, 0.1, 1.0))
+                search.state = "ended"
+            finally:
+                if search.state == "running":
+                    search.state = "stopped"
         self._notify("finding")
         self._activity.set(Status("done", finding.headline))
         return finding
@@ -70,6 +96,24 @@ class Diagnosis(Engines):
                 self._worker, task, self._activity.telling(tell), self._activity.submitted
             ),
         )  # fmt: skip
+
+    @property
+    def search(self) -> Search | None:
+        """The search for the cause that is under way, or the last one."""
+        return self._search
+
+    def export_repaired(self, path: str | Path) -> Path:
+        """Writes the model of the newest finding: its nodes in FP32, the rest in the low type. Returns the path.
+
+        Raises:
+            UsageError: Nothing was located, or nothing needs to be kept.
+        """
+        finding = self._finding
+        if finding is None or not finding.keep_fp32:
+            raise UsageError("there is no repaired model: lab.locate() found no nodes to keep in FP32")
+        plan = PrecisionPlan(parse_precision(finding.precision), finding.keep_fp32)
+        with self._history.action(f"lab.export_repaired({str(path)!r})"):
+            return typed(self._model, plan).model.save(Path(path))
 
     @property
     def finding(self) -> Finding | None:

@@ -14,6 +14,7 @@ import numpy as np
 from trt_lab import backends, storage
 from trt_lab.activity import Activity, Status, silent
 from trt_lab.backends.worker import Worker, default_worker
+from trt_lab.diagnose.steps import Search
 from trt_lab.edit.probe import Probed, add_probes
 from trt_lab.errors import UsageError
 from trt_lab.events import Events
@@ -101,6 +102,7 @@ class Subject:
             self._reference: Record | None = None
             self._records: list[Record] = []
             self._finding: Finding | None = None
+            self._search: Search | None = None
             self._clean: list[Record] = []
             self._doubts: dict[Path, str] = {}
             self._activity.status = Status("idle", "not built yet")
