@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
-from bokeh.layouts import column, gridplot
-from bokeh.models import (
-    BasicTicker,
-    ColorBar,
-    ColumnDataSource,
-    HoverTool,
-    Image,
-    LayoutDOM,
-    LinearColorMapper,
-    NumeralTickFormatter,
-    Range1d,
-    UIElement,
-)
-from bokeh.plotting import figure
+from bokeh.layouts import column
+from bokeh.models import Column, LayoutDOM, Pane, UIElement
 
 from trt_lab.types import TensorStats
+from trt_lab.views.maps import maps_figure, update_maps
 from trt_lab.views.numbers import as_float, is_numeric, number, plural, shape_text, subtract
 from trt_lab.views.strips import strip_figure
 from trt_lab.views.text import Piece, message_pane, strong, swatch, text_pane
@@ -30,16 +21,10 @@ from trt_lab.views.theme import (
     NAN_COLOUR,
     NEGATIVE_INFINITY_COLOUR,
     POSITIVE_INFINITY_COLOUR,
-    ROLES,
-    VALUES,
     finish,
-    paint,
 )
 from trt_lab.views.tiles import MAX_CELLS, Axes, Tile, axes_of, check_choice, make_tile
 from trt_lab.views.worst import WorstElement, worst_elements
-
-HEIGHT = 300
-TOOLS = "pan,box_zoom,wheel_zoom,reset"
 
 
 def default_slice(golden: np.ndarray, engine: np.ndarray, stats: TensorStats | None = None) -> tuple[int, ...]:
@@ -76,31 +61,96 @@ def diff_figure(
     message = _message(golden, engine, name, stats)
     if message is not None:
         return _stack(message)
-    axes = axes_of(golden.shape)
-    worst = _worst_index(golden, engine, stats)
-    if slice is None:
-        chosen = axes.choice_of(worst) if worst is not None else (0,) * len(axes.chosen)
+    cut = _Cut.of(golden, engine, stats, slice)
+    if cut.axes.cols is None:
+        return _stack(_scalar(cut.golden, cut.engine, name, stats))
+    if cut.axes.rows is None:
+        at = None if cut.worst is None else cut.worst[cut.axes.cols]
+        body, note = strip_figure(cut.golden, cut.engine, at, cut.axes)
     else:
-        chosen = check_choice(axes, slice)
-    shown = (axes.cut(golden, chosen), axes.cut(engine, chosen))
-    here = worst if worst is not None and axes.choice_of(worst) == chosen else None
-    if axes.cols is None:
-        return _stack(_scalar(shown[0], shown[1], name, stats))
-    if axes.rows is None:
-        at = None if here is None else here[axes.cols]
-        body, note = strip_figure(shown[0], shown[1], at, axes)
-    else:
-        at_cell = None if here is None else (here[axes.rows], here[axes.cols])
-        tile = make_tile(shown[0], shown[1], max_cells)
-        body, note = _maps(tile, axes, chosen, at_cell), _block_note(tile)
+        tile = make_tile(cut.golden, cut.engine, max_cells)
+        body, note = maps_figure(tile, cut.axes, cut.chosen, cut.cell), _block_note(tile)
+    heading, footing = _texts(golden, engine, name, stats, cut, note)
+    return _stack(heading, body, footing)
+
+
+def update_diff(
+    shown: UIElement,
+    golden: np.ndarray,
+    engine: np.ndarray,
+    *,
+    name: str = "",
+    stats: TensorStats | None = None,
+    slice: Sequence[int] | None = None,
+) -> bool:
+    """Draws another pair in the figure that `diff_figure` made, which takes far less time than a new one.
+
+    Returns:
+        False, and nothing is done, where `shown` does not hold maps or this pair is not drawn as maps.
+
+    Raises:
+        UsageError: As `diff_figure`.
+    """
+    if not isinstance(shown, Column) or len(shown.children) != 3 or _message(golden, engine, name, stats) is not None:
+        return False
+    cut = _Cut.of(golden, engine, stats, slice)
+    if cut.axes.cols is None or cut.axes.rows is None:
+        return False
+    tile, body = make_tile(cut.golden, cut.engine, MAX_CELLS), cast("UIElement", shown.children[1])
+    if not update_maps(body, tile, cut.axes, cut.chosen, cut.cell):
+        return False
+    heading, footing = _texts(golden, engine, name, stats, cut, _block_note(tile))
+    shown.children = [heading, body, footing]
+    return True
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """The part of a tensor that is drawn.
+
+    Attributes:
+        chosen: An index for each axis that is not drawn.
+        golden, engine: The slice of each side.
+        anywhere: Index of the element that differs most, None where none does; `worst` is it when it lies in the slice.
+    """
+
+    axes: Axes
+    chosen: tuple[int, ...]
+    golden: np.ndarray
+    engine: np.ndarray
+    anywhere: tuple[int, ...] | None
+    worst: tuple[int, ...] | None
+
+    @classmethod
+    def of(cls, golden: np.ndarray, engine: np.ndarray, stats: TensorStats | None, slice: Sequence[int] | None) -> _Cut:
+        axes = axes_of(golden.shape)
+        worst = _worst_index(golden, engine, stats)
+        if slice is None:
+            chosen = axes.choice_of(worst) if worst is not None else (0,) * len(axes.chosen)
+        else:
+            chosen = check_choice(axes, slice)
+        here = worst if worst is not None and axes.choice_of(worst) == chosen else None
+        return cls(axes, chosen, axes.cut(golden, chosen), axes.cut(engine, chosen), worst, here)
+
+    @property
+    def cell(self) -> tuple[int, int] | None:
+        """Row and column of the worst element in the slice."""
+        rows, cols = self.axes.rows, self.axes.cols
+        return None if self.worst is None or rows is None or cols is None else (self.worst[rows], self.worst[cols])
+
+
+def _texts(
+    golden: np.ndarray, engine: np.ndarray, name: str, stats: TensorStats | None, cut: _Cut, note: str
+) -> tuple[Pane, Pane]:
+    """What stands over and under the figure."""
     heading = text_pane(
         [
             [strong(name)] if name else [],
-            [_facts(golden, engine, axes, chosen, note)],
-            [_verdict_line(golden, engine, worst, stats)],
+            [_facts(golden, engine, cut.axes, cut.chosen, note)],
+            [_verdict_line(golden, engine, cut.anywhere, stats)],
         ]
     )
-    return _stack(heading, body, text_pane([_non_finite(golden, engine)]))
+    return heading, text_pane([_non_finite(golden, engine)])
 
 
 def _stack(*parts) -> LayoutDOM:
@@ -225,108 +275,3 @@ def _non_finite(golden: np.ndarray, engine: np.ndarray) -> list[Piece]:
     if agree:
         pieces.append(swatch(AGREE_COLOUR, f"in the difference: {agree:,} the same on both sides"))
     return pieces
-
-
-def _maps(tile: Tile, axes: Axes, chosen: tuple[int, ...], worst: tuple[int, int] | None) -> LayoutDOM:
-    """The three maps; one source, so that each array is sent once."""
-    rows, cols = tile.size
-    source = ColumnDataSource(
-        data={
-            "golden": [tile.golden],
-            "engine": [tile.engine],
-            "difference": [tile.difference],
-            "width": [tile.golden.shape[1] * tile.block[1]],
-            "height": [tile.golden.shape[0] * tile.block[0]],
-        },
-        name="maps",
-    )
-    marker = ColumnDataSource(data={"x": [worst[1]] if worst else [], "y": [worst[0]] if worst else []}, name="worst")
-    x_range = Range1d(start=-0.5, end=cols - 0.5, bounds=(-0.5, cols - 0.5))
-    y_range = Range1d(start=rows - 0.5, end=-0.5, bounds=(-0.5, rows - 0.5))
-    values, differences = _mappers(tile)
-    plots: list[UIElement | None] = []
-    for key, mapper in (("golden", values), ("engine", values), ("difference", differences)):
-        plot = figure(
-            title="engine − golden" if key == "difference" else key,
-            x_range=x_range,
-            y_range=y_range,
-            height=HEIGHT,
-            min_width=150,
-            min_border_left=32,
-            sizing_mode="stretch_width",
-            tools=TOOLS,
-            name=key,
-        )
-        glyph = Image(image=key, x=-0.5, y=-0.5, dw="width", dh="height", color_mapper=mapper)
-        image = plot.add_glyph(source, glyph, name="image")
-        plot.add_tools(_hover(image, axes, chosen, tile))
-        _mark(plot, marker)
-        bar = ColorBar(color_mapper=mapper, height=10, padding=4, margin=0, ticker=BasicTicker(desired_num_ticks=4))
-        plot.add_layout(bar, "below")
-        _index_axes(plot)
-        plots.append(plot)
-    return gridplot(
-        [plots], sizing_mode="stretch_width", merge_tools=True, toolbar_location="right", toolbar_options={"logo": None}
-    )
-
-
-def _mappers(tile: Tile) -> tuple[LinearColorMapper, LinearColorMapper]:
-    """One scale for both value maps, one about zero for the difference; non-finite cells fall off their ends."""
-    both = np.concatenate([tile.golden.ravel(), tile.engine.ravel()])
-    finite = both[np.isfinite(both)]
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-    if low == high:
-        pad = abs(low) * 0.5 or 0.5
-        low, high = low - pad, high + pad
-    values = LinearColorMapper(
-        palette=list(VALUES),
-        low=low,
-        high=high,
-        nan_color=NAN_COLOUR,
-        high_color=POSITIVE_INFINITY_COLOUR,
-        low_color=NEGATIVE_INFINITY_COLOUR,
-        name="values",
-    )
-    gaps = np.abs(tile.difference[np.isfinite(tile.difference)])
-    limit = float(gaps.max()) if gaps.size else 0.0
-    limit = limit or 1.0
-    differences = LinearColorMapper(
-        palette=list(ROLES["diverging"][0]),
-        low=-limit,
-        high=limit,
-        nan_color=AGREE_COLOUR,
-        high_color=DISAGREE_COLOUR,
-        low_color=DISAGREE_COLOUR,
-        name="differences",
-    )
-    paint(differences, palette="diverging")
-    return values, differences
-
-
-def _hover(renderer, axes: Axes, chosen: tuple[int, ...], tile: Tile) -> HoverTool:
-    kind = " (mean)" if tile.reduced else ""
-    return HoverTool(
-        name="hover",
-        renderers=[renderer],
-        tooltips=[
-            ("index", axes.index_text(chosen, "$y{0}", "$x{0}")),
-            (f"golden{kind}", "@golden"),
-            (f"engine{kind}", "@engine"),
-            (f"difference{' (largest)' if tile.reduced else ''}", "@difference"),
-        ],
-    )
-
-
-def _mark(plot, marker: ColumnDataSource) -> None:
-    """A ring round the worst element, seen on any colour: white on black."""
-    for width, colour in ((4.5, "#000000"), (2.0, "#ffffff")):
-        plot.scatter(
-            "x", "y", source=marker, marker="circle", size=16, fill_color=None, line_color=colour, line_width=width
-        )
-
-
-def _index_axes(plot) -> None:
-    for axis in (plot.xaxis, plot.yaxis):
-        axis.ticker = BasicTicker(mantissas=[1, 2, 5], min_interval=1, num_minor_ticks=0, desired_num_ticks=5)
-        axis.formatter = NumeralTickFormatter(format="0")
-    plot.grid.visible = False

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, cast
+
 import numpy as np
 from bokeh.layouts import column
-from bokeh.models import ColumnDataSource, HoverTool, LayoutDOM, Range1d
+from bokeh.models import Column, ColumnDataSource, HoverTool, LayoutDOM, Range1d, UIElement
 from bokeh.plotting import figure
 
 from trt_lab.views.numbers import as_float, is_numeric, plural
@@ -12,6 +15,8 @@ from trt_lab.views.text import message_pane, text_pane
 from trt_lab.views.theme import finish, paint
 
 BINS = 64
+FLOOR = 0.5
+"""Half a count: empty bins rest on it, one element stands above it."""
 _BLOCK = 1 << 20
 
 
@@ -24,13 +29,69 @@ def histogram_figure(golden: np.ndarray, engine: np.ndarray, *, name: str = "") 
     title = name or "tensor"
     if not (is_numeric(golden) and is_numeric(engine)):
         return _stack(message_pane(f"{title}: no histogram", [f"{golden.dtype} has no values on an axis."]))
-    spans = [_span(side) for side in (golden, engine)]
-    finite = [span for span in spans if span is not None]
-    if not finite:
+    bins = _bins(golden, engine)
+    if bins is None:
         return _stack(message_pane(f"{title}: no finite values", [_counted(golden, engine)], height=160))
+    return _stack(_draw(bins), text_pane([[_counted(golden, engine)]]))
+
+
+def update_histogram(shown: UIElement, golden: np.ndarray, engine: np.ndarray) -> bool:
+    """Draws another pair in the figure that `histogram_figure` made; False, and nothing done, where that cannot be."""
+    if not isinstance(shown, Column) or not (is_numeric(golden) and is_numeric(engine)):
+        return False
+    found = {model.name: cast("Any", model) for model in shown.references() if model.name}
+    bins = _bins(golden, engine) if "bins" in found else None
+    if bins is None:
+        return False
+    found["values"].update(**_range(float(bins.edges[0]), float(bins.edges[-1])))
+    found["elements"].update(**_range(FLOOR, bins.top))
+    found["engine outline"].data = bins.outline
+    found["bins"].data = bins.columns
+    shown.children = [shown.children[0], text_pane([[_counted(golden, engine)]])]
+    return True
+
+
+@dataclass(frozen=True)
+class _Bins:
+    """Elements of both sides in each bin; `edges` has one more entry than the counts."""
+
+    edges: np.ndarray
+    golden: np.ndarray
+    engine: np.ndarray
+
+    @property
+    def top(self) -> float:
+        """Upper end of the axis of counts."""
+        return max(int(self.golden.max()), int(self.engine.max()), 1) * 2.0
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        return {
+            "left": self.edges[:-1],
+            "right": self.edges[1:],
+            "golden": self.golden,
+            "engine": self.engine,
+            "golden_top": np.maximum(self.golden, FLOOR),
+            "hit": np.full(self.golden.size, self.top),
+        }
+
+    @property
+    def outline(self) -> dict[str, np.ndarray]:
+        return {"x": np.repeat(self.edges, 2)[1:-1], "y": np.repeat(np.maximum(self.engine, FLOOR), 2)}
+
+
+def _bins(golden: np.ndarray, engine: np.ndarray) -> _Bins | None:
+    """None where no value is finite."""
+    finite = [span for span in (_span(golden), _span(engine)) if span is not None]
+    if not finite:
+        return None
     edges = _edges(min(low for low, _ in finite), max(high for _, high in finite), golden, engine)
-    counts = [_count(side, edges) for side in (golden, engine)]
-    return _stack(_draw(edges, counts[0], counts[1]), text_pane([[_counted(golden, engine)]]))
+    return _Bins(edges, _count(golden, edges), _count(engine, edges))
+
+
+def _range(start: float, end: float) -> dict[str, Any]:
+    """A range that the reset tool comes back to."""
+    return {"start": start, "end": end, "reset_start": start, "reset_end": end}
 
 
 def _stack(*parts) -> LayoutDOM:
@@ -72,41 +133,27 @@ def _count(array: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return total
 
 
-def _draw(edges: np.ndarray, golden: np.ndarray, engine: np.ndarray):
-    top = max(int(golden.max()), int(engine.max()), 1)
-    floor = 0.5  # half a count: empty bins rest on it, one element stands above it
-    source = ColumnDataSource(
-        data={
-            "left": edges[:-1],
-            "right": edges[1:],
-            "golden": golden,
-            "engine": engine,
-            "golden_top": np.maximum(golden, floor),
-            "hit": np.full(golden.size, top * 2.0),
-        },
-        name="bins",
-    )
-    outline = ColumnDataSource(
-        data={"x": np.repeat(edges, 2)[1:-1], "y": np.repeat(np.maximum(engine, floor), 2)}, name="engine outline"
-    )
+def _draw(bins: _Bins):
+    source = ColumnDataSource(data=bins.columns, name="bins")
+    outline = ColumnDataSource(data=bins.outline, name="engine outline")
     plot = figure(
         height=220,
         min_width=240,
         sizing_mode="stretch_width",
         y_axis_type="log",
-        x_range=Range1d(start=float(edges[0]), end=float(edges[-1])),
-        y_range=Range1d(start=floor, end=top * 2.0),
+        x_range=Range1d(**_range(float(bins.edges[0]), float(bins.edges[-1])), name="values"),
+        y_range=Range1d(**_range(FLOOR, bins.top), name="elements"),
         tools="xpan,xbox_zoom,xwheel_zoom,reset",
         toolbar_location="right",
         toolbar_inner=True,
         x_axis_label="value",
         y_axis_label="elements (log)",
     )
-    filled = plot.quad("left", "right", "golden_top", floor, source=source, fill_alpha=0.55, legend_label="golden")
+    filled = plot.quad("left", "right", "golden_top", FLOOR, source=source, fill_alpha=0.55, legend_label="golden")
     paint(filled.glyph, fill_color="golden", line_color="golden")
     line = plot.line("x", "y", source=outline, line_width=2, legend_label="engine")
     paint(line.glyph, line_color="engine")
-    hit = plot.quad("left", "right", "hit", floor, source=source, fill_alpha=0, line_alpha=0)
+    hit = plot.quad("left", "right", "hit", FLOOR, source=source, fill_alpha=0, line_alpha=0)
     tips = [("value", "@left … @right"), ("golden", "@golden"), ("engine", "@engine")]
     plot.add_tools(HoverTool(renderers=[hit], tooltips=tips, attachment="above", point_policy="follow_mouse"))
     plot.toolbar.autohide = True

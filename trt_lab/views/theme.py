@@ -12,6 +12,7 @@ viridis, blue to orange), and nothing is told by colour alone.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -172,10 +173,8 @@ def finish(figure: LayoutDOM) -> LayoutDOM:
     """Last step of every figure here: fonts, no logo, wheel zoom only with Ctrl (the page must scroll), light colours."""
     models = figure.references()
     for model in models:
-        for name in model.properties():
-            if name.endswith("text_font"):
-                spec = isinstance(model.lookup(name).property, DataSpec)
-                setattr(model, name, value(FONT) if spec else FONT)
+        for name, spec in _fonts(type(model)):
+            setattr(model, name, value(FONT) if spec else FONT)
         if isinstance(model, Plot):
             model.toolbar.logo = None
         if isinstance(model, Title):
@@ -188,6 +187,13 @@ def finish(figure: LayoutDOM) -> LayoutDOM:
             model.logo = None  # pyright: ignore[reportAttributeAccessIssue] - the toolbars of a grid
     _dress(models, "light")
     return figure
+
+
+@lru_cache(maxsize=256)
+def _fonts(kind: type[Model]) -> tuple[tuple[str, bool], ...]:
+    """Properties that hold a font, and whether each is a value for every element."""
+    names = [name for name in kind.properties() if name.endswith("text_font")]
+    return tuple((name, isinstance(kind.lookup(name).property, DataSpec)) for name in names)
 
 
 def category_colours(names: list[str]) -> dict[str, str]:

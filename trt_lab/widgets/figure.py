@@ -9,6 +9,8 @@ from __future__ import annotations
 import gzip
 import json
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -62,6 +64,7 @@ class FigureWidget(anywidget.AnyWidget):
         self._revision = 0
         self._asked = 0
         self._origin = ""
+        self._held: list[DocumentPatchedEvent] | None = None
         self._channel = Channel(self)
         self._channel.handle(BokehRequest, self._send_bokeh)
         self._channel.handle(FigureRequest, self._send_item)
@@ -92,6 +95,18 @@ class FigureWidget(anywidget.AnyWidget):
                     document.add_root(figure)
                 document.on_change_dispatch_to(self)
         self._channel.emit(FigureChanged())
+
+    @contextmanager
+    def changing(self) -> Iterator[UIElement | None]:
+        """The figure that is shown, to be changed: all changes in the block reach the browser together, in one frame."""
+        with self._lock:
+            self._held = []
+            try:
+                yield self._figure
+            finally:
+                held, self._held = self._held, None
+                if held:
+                    self._send_patch(held, origin="")
 
     def close(self) -> None:
         """Ends the widget; its figure is left alone."""
@@ -156,19 +171,25 @@ class FigureWidget(anywidget.AnyWidget):
             own = event.setter is self
             if (own and self._asked < 2) or event.document is None:
                 return
-            models = event.document.models
-            serializer = Serializer(references=models.synced_references)
-            encoded = serializer.encode([event])
-            models.flush_synced(lambda model: not serializer.has_ref(model))
-            serialized = Serialized(encoded, serializer.buffers)
-            self._revision += 1
-            patch = {
-                "generation": self._generation,
-                "revision": self._revision,
-                "origin": self._origin if own else "",
-                "events": _plain(serialized),
-            }
-            self._channel.emit(FigurePatched(patch=patch), _arrays(serialized))
+            if self._held is not None and not own:
+                self._held.append(event)
+            else:
+                self._send_patch([event], origin=self._origin if own else "")
+
+    def _send_patch(self, events: list[DocumentPatchedEvent], origin: str) -> None:
+        models = events[0].document.models
+        serializer = Serializer(references=models.synced_references)
+        encoded = serializer.encode(events)
+        models.flush_synced(lambda model: not serializer.has_ref(model))
+        serialized = Serialized(encoded, serializer.buffers)
+        self._revision += 1
+        patch = {
+            "generation": self._generation,
+            "revision": self._revision,
+            "origin": origin,
+            "events": _plain(serialized),
+        }
+        self._channel.emit(FigurePatched(patch=patch), _arrays(serialized))
 
 
 def _plain(serialized: Serialized[Any]) -> Any:

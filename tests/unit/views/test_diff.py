@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as hnp
 from tests.unit.views.samples import LIMIT, named, pair, plots_of, size_of, words
 from trt_lab.errors import UsageError
 from trt_lab.types import TensorStats
-from trt_lab.views.diff import default_slice, diff_figure
+from trt_lab.views.diff import default_slice, diff_figure, update_diff
 
 
 def test_golden_and_engine_share_one_scale_and_the_difference_is_symmetric() -> None:
@@ -180,3 +180,32 @@ def test_names_are_text() -> None:
     assert not [
         model for model in figure.references() if type(model).__name__ in ("HTML", "Div") and hasattr(model, "text")
     ]
+
+
+def contents(figure: Any) -> Any:
+    """What a figure shows: all that `diff_figure` decides from the pair."""
+    data = {source.name: source.data for source in figure.select({"type": ColumnDataSource})}
+    ranges = {name: named(figure, name).properties_with_values() for name in ("columns", "rows")}
+    scales = {name: (named(figure, name).low, named(figure, name).high) for name in ("values", "differences")}
+    tips = [hover.tooltips for hover in figure.select({"name": "hover"})]
+    return repr((sorted(data), [data[key] for key in sorted(data)], ranges, scales, tips, words(figure)))
+
+
+@given(
+    hnp.arrays(np.float32, (3, 4, 5), elements=st.floats(width=32)),
+    hnp.arrays(np.float32, (2, 6, 3), elements=st.floats(width=32)),
+)
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_a_figure_drawn_again_in_place_shows_what_a_new_one_would(first: np.ndarray, second: np.ndarray) -> None:
+    figure = diff_figure(first, first + 1, name="first")
+    assert update_diff(figure, second, second * 2, name="second")
+    assert contents(figure) == contents(diff_figure(second, second * 2, name="second"))
+
+
+def test_what_is_not_drawn_as_maps_needs_a_figure_of_its_own() -> None:
+    maps, line = diff_figure(*pair((5, 6))), diff_figure(*pair((9,)))
+    before = contents(maps)
+    assert not update_diff(maps, *pair((9,)))
+    assert not update_diff(maps, np.zeros((2, 4)), np.zeros((2, 3)))
+    assert not update_diff(line, *pair((5, 6)))
+    assert contents(maps) == before

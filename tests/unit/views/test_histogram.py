@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tests.unit.views.samples import LIMIT, size_of, words
-from trt_lab.views.histogram import histogram_figure
+from tests.unit.views.samples import LIMIT, named, size_of, words
+from trt_lab.views.histogram import histogram_figure, update_histogram
 
 
 def bins(figure) -> ColumnDataSource:
@@ -66,3 +66,16 @@ def test_small_integers_get_a_bin_each() -> None:
 def test_empty_and_strings() -> None:
     assert "no finite values" in words(histogram_figure(np.zeros(0), np.zeros(0)))
     assert "no histogram" in words(histogram_figure(np.array(["a"], object), np.array(["b"], object)))
+
+
+def test_a_histogram_drawn_again_in_place_shows_what_a_new_one_would() -> None:
+    first, second = np.arange(100.0), np.array([np.nan, -3.0, 5.0, 5.0])
+    figure, fresh = histogram_figure(first, first * 2), histogram_figure(second, second + 1)
+    assert update_histogram(figure, second, second + 1)
+    for name in ("bins", "engine outline"):
+        assert repr(named(figure, name).data) == repr(named(fresh, name).data)
+    for name in ("values", "elements"):
+        assert named(figure, name).properties_with_values() == named(fresh, name).properties_with_values()
+    assert words(figure) == words(fresh)
+    assert not update_histogram(figure, np.zeros(0), np.zeros(0))
+    assert not update_histogram(histogram_figure(np.zeros(0), np.zeros(0)), first, first)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import ipywidgets as ui
+import numpy as np
 
 from trt_lab.compare.observer import Effect, Observation
 from trt_lab.errors import TrtLabError
 from trt_lab.results import Diff
-from trt_lab.views.diff import default_slice, diff_figure
-from trt_lab.views.histogram import histogram_figure
+from trt_lab.types import TensorStats
+from trt_lab.views.diff import default_slice, diff_figure, update_diff
+from trt_lab.views.histogram import histogram_figure, update_histogram
 from trt_lab.views.tiles import axes_of
 from trt_lab.views.worst import worst_elements
 from trt_lab.widgets.figure import FigureWidget
@@ -147,8 +149,8 @@ class DiffPane(ui.VBox):
             stats = diff.stats(self._shown, self.sample.value or 0)
             chosen = tuple(slider.value for slider in self.sliders.children)
             self.heading.value = ""
-            self.figure.set_figure(diff_figure(golden, engine, name=self._shown, stats=stats, slice=chosen or None))
-            self.histogram.set_figure(histogram_figure(golden, engine, name=self._shown))
+            self._draw_maps(golden, engine, stats, chosen or None)
+            self._draw_histogram(golden, engine)
             worst = worst_elements(golden, engine, WORST_COUNT) if golden.shape == engine.shape else ()
         except TrtLabError as error:
             self.heading.value = line(str(error), kind="error")
@@ -161,6 +163,22 @@ class DiffPane(ui.VBox):
             abs=[w.abs for w in worst],
             rel=[w.rel for w in worst],
         )
+
+    def _draw_maps(
+        self, golden: np.ndarray, engine: np.ndarray, stats: TensorStats, chosen: tuple[int, ...] | None
+    ) -> None:
+        """In the figure that is there, where it can be: a new one takes the browser far longer."""
+        name = self._shown
+        with self.figure.changing() as shown:
+            if shown is not None and update_diff(shown, golden, engine, name=name, stats=stats, slice=chosen):
+                return
+        self.figure.set_figure(diff_figure(golden, engine, name=name, stats=stats, slice=chosen))
+
+    def _draw_histogram(self, golden: np.ndarray, engine: np.ndarray) -> None:
+        with self.histogram.changing() as shown:
+            if shown is not None and update_histogram(shown, golden, engine):
+                return
+        self.histogram.set_figure(histogram_figure(golden, engine, name=self._shown))
 
 
 def _observer_line(seen: Observation) -> str:
