@@ -32,7 +32,7 @@ class Activity:
     def __init__(self, notify: Callable[[], None]) -> None:
         self._notify = notify
         self._lock = RLock()
-        self._job: Job | None = None
+        self._jobs: list[Job] = []
         self._cancelled = False
         self.busy = False
         self.status = Status("idle", "not built yet")
@@ -74,13 +74,13 @@ class Activity:
             raise
         finally:
             with self._lock:
-                self.busy, self._job = False, None
+                self.busy, self._jobs = False, []
             self.set(end)
 
     def submitted(self, job: Job) -> None:
-        """Makes `job` the one that `cancel` stops."""
+        """Makes `job` one that `cancel` stops; several can be under way in an executor."""
         with self._lock:
-            self._job = job
+            self._jobs = [*(known for known in self._jobs if not known.done()), job]
             cancelled = self._cancelled
         if cancelled:
             job.cancel()
@@ -98,8 +98,8 @@ class Activity:
         """Stops what is under way; does nothing when nothing is."""
         with self._lock:
             self._cancelled = self.busy
-            job = self._job
-        if job is not None:
+            jobs = list(self._jobs)
+        for job in jobs:
             job.cancel()
 
     def start(self, what: str, work: Callable[[], object]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from html import escape
@@ -15,17 +15,24 @@ from trt_lab.compare.selfcheck import one_hot_softmax, random_tensors
 from trt_lab.compare.sides import Comparison, compare_sides, open_side
 from trt_lab.compare.words import format_figure, summarize
 from trt_lab.diagnose.locate import Region, Source, TensorError
+from trt_lab.engine_nodes import is_reformat
 from trt_lab.errors import CompareError, UsageError
 from trt_lab.frames import diff_frame
 from trt_lab.graph.view import GraphView
 from trt_lab.record import Record
-from trt_lab.types import JsonValue, NodeId, TensorId, TensorStats, Tolerance, Verdict
+from trt_lab.types import JsonValue, LayerInfo, NodeId, Precision, TensorId, TensorStats, Tolerance, Verdict
 
 FINDING_COLUMNS = (
     "tensor", "node", "verdict", "snr_db", "max_abs", "large", "local_snr_db", "local_max_abs", "local_large", "source",
     "keep_fp32", "kind", "largest", "lost", "cancellation", "depth",
 )  # fmt: skip
 """Columns of `Finding.frame`: `snr_db` … `large` are the accumulated error, `local_…` that of the node alone."""
+
+TABLE_COLUMNS = (
+    "engine", "kept", "verdict", "max_abs", "snr_db", "latency_ms", "runs_per_s", "layer_sum_ms", "low_layers", "layers",
+)  # fmt: skip
+"""Columns of `Finding.table`: `latency_ms` is the median of a whole run, `runs_per_s` what one after the other gives,
+`layer_sum_ms` the sum of the layers' times, `low_layers` how many of the `layers` that tell their type have the low one."""
 
 HTML_ROWS = 40
 """Rows of a still table; the frame has all."""
@@ -178,6 +185,7 @@ class Finding:
         fp32_passes: With everything in FP32 the check passes; if not, the fault is not one of precision.
         proved: The clean engine was built and agrees.
         check: What decided, "" for the tolerance.
+        fp32: The engine in FP32, where one was asked for.
     """
 
     verdict: Verdict
@@ -196,6 +204,7 @@ class Finding:
     fp32_passes: bool = True
     proved: bool = False
     check: str = ""
+    fp32: Diff | None = None
 
     @property
     def keep_fp32(self) -> tuple[NodeId, ...]:
@@ -226,6 +235,29 @@ class Finding:
             return None
         before, after = self.before.engine.latency_ms, self.after.engine.latency_ms
         return statistics.median(after) - statistics.median(before) if before and after else None
+
+    @property
+    def layer_cost_ms(self) -> float | None:
+        """What keeping the nodes costs by the layers' own times: their sum after less before; None as for `cost_ms`."""
+        if self.emulated or self.after is None:
+            return None
+        before, after = layer_sum_ms(self.before.engine), layer_sum_ms(self.after.engine)
+        return None if before is None or after is None else after - before
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """Metric and times of FP32, low and mixed, one row an engine; see `TABLE_COLUMNS`.
+
+        Times are those of real engines. Emulation rounds beside its computing, so its times measure nothing and are missing.
+        """
+        return pd.DataFrame(self._rows, columns=list(TABLE_COLUMNS))
+
+    @property
+    def _rows(self) -> list[tuple[JsonValue, ...]]:
+        mixed = f"{self.precision}, {len(self.keep_fp32)} in fp32"
+        sides = (("fp32", 0, self.fp32), (self.precision, 0, self.before), (mixed, len(self.keep_fp32), self.after))
+        return [_table_row(name, count, diff, self.precision, timed=not self.emulated)
+                for name, count, diff in sides if diff is not None]  # fmt: skip
 
     @property
     def blame(self) -> dict[str, str]:
@@ -270,6 +302,8 @@ class Finding:
             "before": outputs_json(self.before),
             "after": outputs_json(self.after) if self.after is not None else None,
             "cost_ms": self.cost_ms,
+            "layer_cost_ms": self.layer_cost_ms,
+            "table": [dict(zip(TABLE_COLUMNS, row, strict=True)) for row in self._rows],
             "observer": {"emulated": self.emulated, "proved": self.proved},
             "steps": [
                 {"keep_fp32": list(t.keep_fp32), "passes": t.passes, "max_abs": t.error, "builds": t.builds}
@@ -287,6 +321,39 @@ class Finding:
             f"<p><b>{_mark(self.verdict)}</b> {escape(self.headline)}</p><p>Before: {escape(self.before.headline)}</p>{after}"
             f"<p>Keep in FP32:</p><ol>{kept}</ol>"
         )
+
+
+def layer_sum_ms(record: Record) -> float | None:
+    """Sum of the layers' times (medians where known); None when they were not timed."""
+    if not record.times:
+        return None
+    return sum(t.average_ms if t.median_ms is None else t.median_ms for t in record.times)
+
+
+def types_line(layers: Sequence[LayerInfo], asked: Precision) -> tuple[str, int | None]:
+    """Which types an engine really has, in words, and how many layers have the one asked for; None: it does not tell."""
+    low, told = count_low(layers, asked)
+    word = {"fp16": "half", "bf16": "bfloat16", "fp32": "float32"}[asked]
+    if not told:
+        return f"asked {asked.upper()}; the engine does not tell the types of its layers", None
+    return f"asked {asked.upper()}, {low} of {told} layers are {word}", low
+
+
+def count_low(layers: Sequence[LayerInfo], asked: str) -> tuple[int, int]:
+    """Layers that compute in the type asked for, and all that tell their type; reformats do not count."""
+    wanted = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}[asked]
+    told = [layer.precision for layer in layers if layer.precision is not None and not is_reformat(layer)]
+    return sum(kind.startswith(wanted) for kind in told), len(told)
+
+
+def _table_row(name: str, kept: int, diff: Diff, low: str, *, timed: bool) -> tuple[JsonValue, ...]:
+    latency = statistics.median(diff.engine.latency_ms) if timed and diff.engine.latency_ms else None
+    worst = min((s.snr_db for s in diff.tensors if s.snr_db is not None), default=None)
+    count, told = count_low(diff.engine.layers, low)
+    return (
+        name, kept, diff.verdict, diff.largest, worst, latency, 1000.0 / latency if latency else None,
+        layer_sum_ms(diff.engine) if timed else None, count if told else None, told,
+    )  # fmt: skip
 
 
 def outputs_json(diff: Diff) -> dict[str, JsonValue]:

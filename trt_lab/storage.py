@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ import platformdirs
 if TYPE_CHECKING:
     from trt_lab.model import Model
 
+_lock = threading.Lock()
+_given: set[Path] = set()
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -50,13 +53,15 @@ def safe_name(text: str) -> str:
 
 
 def next_path(folder: Path, stem: str, suffix: str) -> Path:
-    """The first `stem-NNN.suffix` that is not there yet.
+    """The first `stem-NNN.suffix` that is not there yet, and that was not given to anyone else in this process.
 
     Two processes may be given the same one; `record.write_record` then fails for the second and
     overwrites nothing.
     """
     for number in itertools.count(1):
         path = folder / f"{stem}-{number:03d}{suffix}"
-        if not path.exists():
-            return path
+        with _lock:
+            if path not in _given and not path.exists():
+                _given.add(path)
+                return path
     raise AssertionError("unreachable: the count has no end")

@@ -31,6 +31,9 @@ CANCEL_GRACE_S = 1.5
 DEATH_S = 10.0
 """Longest wait for the exit code of a process that died."""
 
+USUAL_WIDTH = 4
+"""Jobs sent at once to an executor that does not tell how many it runs side by side, such as that of Dask."""
+
 DRAIN_S = 1.0
 """Longest wait for progress that is still under way when a job has ended."""
 
@@ -268,6 +271,11 @@ class Worker:
             if self._executor is not None:
                 return self._executor.submit(child.preload)
             return self._send(child.preload)
+
+    @property
+    def width(self) -> int:
+        """Jobs that run side by side: 1 in the child process; with an executor what it tells, else `USUAL_WIDTH`."""
+        return 1 if self._executor is None else int(getattr(self._executor, "_max_workers", None) or USUAL_WIDTH)
 
     def close(self) -> None:
         """Ends the process; jobs that are not done raise `CancelledError`. Safe to call twice."""

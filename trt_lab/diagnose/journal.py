@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -35,6 +36,7 @@ class Journal:
     def __init__(self, folder: Path | None, key: Mapping[str, JsonValue], *, resume: bool = False) -> None:
         self._file = folder / STEPS_FILE if folder is not None else None
         self._ended: dict[str, JsonValue] = {}
+        self._lock = threading.Lock()
         self.reused = 0
         """Steps that were not done again."""
         if self._file is None:
@@ -64,7 +66,7 @@ class Journal:
     def _write(self, line: dict[str, JsonValue]) -> None:
         if self._file is None:
             return
-        with self._file.open("a", encoding="utf-8") as file:
+        with self._lock, self._file.open("a", encoding="utf-8") as file:  # steps side by side are threads
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())
