@@ -12,8 +12,8 @@ from trt_lab.types import NodeId, Precision
 def recipes(model: str, low: Precision, keep: Sequence[NodeId]) -> dict[str, str]:
     """Command lines that keep the same nodes in FP32, by name of the tool.
 
-    `autocast` (NVIDIA ModelOpt) rewrites the ONNX, for strongly typed engines of any TensorRT. It excludes nodes
-    one by one and casts between them, so its result can differ from the region that was tried. `trtexec` and
+    `autocast` (NVIDIA ModelOpt) rewrites the ONNX, for strongly typed engines of any TensorRT. Version 0.47 makes the
+    same casts as the region that was tried, on graphs without If and Loop. `trtexec` and
     `polygraphy` ask weakly typed engines of TensorRT up to 10 for types by layer: look at the types that the engine has
     after that; names of layers that were fused match nothing. Nodes whose names hold a comma or colon
     cannot be named to trtexec and are left out there.
