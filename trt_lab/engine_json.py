@@ -1,7 +1,7 @@
 """Engine layer JSON of any TensorRT version → `LayerInfo`.
 
 Dialects: TensorRT 8 (`Format/Datatype` as prose, no metadata), 10 (`Bindings`, types as words,
-metadata), 11 (`I/O Tensors`, `Format` and `Datatype` apart), and plain strings (built without
+metadata; 8.6 and 9 wrote the same where they tell metadata), 11 (`I/O Tensors`, `Format` and `Datatype` apart), and plain strings (built without
 detailed verbosity). Made by the engine inspector or by `trtexec --exportLayerInfo`.
 """
 
@@ -11,7 +11,8 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from trt_lab.engine_nodes import NodeIndex, is_reformat, map_layers, split_profi
 from trt_lab.errors import RecordError
 from trt_lab.types import Dim, JsonValue, LayerInfo, LayerTensor
 
-NOT_DETAILED = "layer details not recorded: build with detailed profiling verbosity"
+NOT_DETAILED = "layer details not recorded: build with detailed verbosity (ProfilingVerbosity.DETAILED)"
 
 _WORD_TYPES = {
     "float": "float32",
@@ -44,6 +45,7 @@ _WORD_TYPES = {
 }
 _PROSE_TYPE = re.compile(r"\b(FP32|FP16|BF16|BFloat16|Int8|UInt8|Int32|Int64|Bool|Int4|FP8|FP4|E8M0)\b", re.IGNORECASE)
 _FLOATS = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float4_e2m1fn", "int8", "int4")
+_FIELDS = frozenset(("Name", "LayerType", "Inputs", "Outputs", "StreamId"))
 _SCALAR = re.compile(r"_(?:alpha|beta)$")
 """Factors of a matrix product that Myelin lists as inputs; always Float, whatever the product computes in."""
 _TF32_TACTIC = re.compile(r"(?:^|_)\w*tf32", re.IGNORECASE)
@@ -87,14 +89,18 @@ def read_engine_json(path: str | Path, index: NodeIndex | None = None) -> Engine
 
 def parse_engine_json(data: bytes | str, *, name: str = "layer JSON", index: NodeIndex | None = None) -> EngineJson:
     """Parses layer JSON; see `layers_from` for what the content must be."""
-    return layers_from(load_json(data, name), name=name, index=index)
+    notes: list[str] = []
+    read = layers_from(load_json(data, name, notes), name=name, index=index)
+    return replace(read, notes=(*read.notes, *notes)) if notes else read
 
 
-def load_json(data: bytes | str, name: str) -> Any:
+def load_json(data: bytes | str, name: str, notes: list[str] | None = None) -> Any:
     """JSON as TensorRT's tools write it: UTF-8, a byte order mark allowed, raw control characters in strings.
 
-    NaN and Infinity become None. Raises RecordError with the byte place when the text is broken.
+    NaN and Infinity become None; how many is added to `notes`. Raises RecordError with the byte place when the text
+    is broken.
     """
+    words: list[str] = []
     if isinstance(data, bytes):
         try:
             text = data.decode("utf-8-sig")
@@ -105,12 +111,19 @@ def load_json(data: bytes | str, name: str) -> Any:
     else:
         text = data.removeprefix("\ufeff")
     try:
-        return json.loads(text, strict=False, parse_constant=lambda _: None)
+        content = json.loads(text, strict=False, parse_constant=words.append)
+    except RecursionError as error:
+        raise RecordError(f"{name}: nested too deeply to be an engine's JSON.") from error
     except json.JSONDecodeError as error:
         place = len(text[: error.pos].encode())
         raise RecordError(
             f"{name}: broken JSON at byte {place} (line {error.lineno}): {error.msg}. Was it cut?"
         ) from error
+    if words and notes is not None:
+        notes.append(
+            f"{len(words)} figures in the file are no numbers ({', '.join(sorted(set(words)))}): read as missing"
+        )
+    return content
 
 
 def layers_from(content: Any, *, name: str = "layer JSON", index: NodeIndex | None = None) -> EngineJson:
@@ -138,6 +151,7 @@ def layers_from(content: Any, *, name: str = "layer JSON", index: NodeIndex | No
     return EngineJson(layers, dialect, _bindings(content, layers), tuple(notes))
 
 
+@lru_cache(4096)
 def dtype_of(text: str | None) -> str | None:
     """Name of a type as TensorInfo writes it, from a word (`Half`) or prose (`Channel major FP16 format…`)."""
     if not text:
@@ -197,12 +211,10 @@ def count_tensor_types(layers: Sequence[LayerInfo]) -> dict[str, int]:
 def _dialect(content: Mapping[str, Any], items: list[Any]) -> str:
     if not items:
         return "empty"
-    layers = [item for item in items if isinstance(item, Mapping)]
+    layers = [item for item in items if isinstance(item, dict)]
     if not layers:
         return "names"
-    tensors = [
-        t for item in layers for t in (*_list(item, "Inputs"), *_list(item, "Outputs")) if isinstance(t, Mapping)
-    ]
+    tensors = (t for item in layers for t in (*_list(item, "Inputs"), *_list(item, "Outputs")) if isinstance(t, dict))
     if "I/O Tensors" in content or any("Datatype" in t for t in tensors):
         return "trt11"
     if any("Metadata" in item or "StreamId" in item for item in layers):
@@ -214,7 +226,7 @@ def _layer(index: int, item: Any, source: str) -> LayerInfo:
     if isinstance(item, str):
         bare, profile = split_profile(item)
         return LayerInfo(index, bare, "", attributes={} if profile is None else {"profile": profile})
-    if not isinstance(item, Mapping):
+    if not isinstance(item, dict):
         raise RecordError(f"{source}: layer {index} is neither an object nor a name.")
     if not isinstance(item.get("Name"), str):
         raise RecordError(f"{source}: layer {index} has no key 'Name'.")
@@ -223,11 +235,10 @@ def _layer(index: int, item: Any, source: str) -> LayerInfo:
     inputs = tuple(_tensor(t) for t in _list(item, "Inputs"))
     outputs = tuple(_tensor(t) for t in _list(item, "Outputs"))
     weights = item.get("Weights")
-    weight_type = weights.get("Type") if isinstance(weights, Mapping) else None
+    weight_type = _text(weights, "Type") if isinstance(weights, dict) else None
     tactic = item.get("TacticName") or item.get("TacticValue")
     stream = item.get("StreamId")
-    taken = {"Name", "LayerType", "Inputs", "Outputs", "StreamId"}
-    attributes: dict[str, JsonValue] = {k: _clean(v) for k, v in item.items() if k not in taken}
+    attributes: dict[str, JsonValue] = {k: _clean(v) for k, v in item.items() if k not in _FIELDS}
     if profile is not None:
         attributes["profile"] = profile
     return LayerInfo(
@@ -236,7 +247,7 @@ def _layer(index: int, item: Any, source: str) -> LayerInfo:
         type=kind,
         inputs=inputs,
         outputs=outputs,
-        precision=precision_of(inputs, outputs, weight_type, item.get("TacticName"), kind),
+        precision=precision_of(inputs, outputs, weight_type, _text(item, "TacticName"), kind),
         tactic=str(tactic) if tactic else None,
         stream=stream if isinstance(stream, int) else None,
         attributes=attributes,
@@ -244,27 +255,27 @@ def _layer(index: int, item: Any, source: str) -> LayerInfo:
 
 
 def _tensor(item: Any) -> LayerTensor:
-    if not isinstance(item, Mapping):
+    if not isinstance(item, dict):
         return LayerTensor(str(item))
-    joint = item.get("Format/Datatype")
-    kind = item.get("Datatype", item.get("DataType", joint))
-    form = item.get("Format")
+    joint = _text(item, "Format/Datatype")
+    kind = _text(item, "Datatype") or _text(item, "DataType") or joint
+    form = _text(item, "Format")
     if form is None and joint is not None and joint.strip().lower() not in _WORD_TYPES:
         form = joint
-    return LayerTensor(
-        name=str(item.get("Name", "")),
-        dtype=dtype_of(kind),
-        shape=_shape(item.get("Dimensions")),
-        format=form,
-        location=item.get("Location"),
-    )
+    shape = _shape(item.get("Dimensions"))
+    return LayerTensor(str(item.get("Name", "")), dtype_of(kind), shape, form, _text(item, "Location"))
+
+
+def _text(item: Mapping[str, Any], key: str) -> str | None:
+    value = item.get(key)
+    return value if isinstance(value, str) else None
 
 
 def _shape(dims: Any) -> tuple[Dim, ...] | None:
     """Sizes; −1 (unknown until run time) becomes None."""
     if not isinstance(dims, list):
         return None
-    return tuple(None if isinstance(d, int) and d < 0 else d for d in dims)
+    return tuple([None if type(d) is int and d < 0 else d for d in dims])
 
 
 def _bindings(content: Mapping[str, Any], layers: Sequence[LayerInfo]) -> tuple[EngineTensor, ...]:
@@ -278,7 +289,7 @@ def _bindings(content: Mapping[str, Any], layers: Sequence[LayerInfo]) -> tuple[
                 EngineTensor(
                     str(item.get("Name", "")),
                     {"input": True, "output": False}.get(mode),
-                    dtype_of(item.get("DataType", item.get("Datatype"))),
+                    dtype_of(_text(item, "DataType") or _text(item, "Datatype")),
                     _shape(item.get("Dimensions")),
                 )
             )
@@ -297,10 +308,11 @@ def _list(item: Mapping[str, Any], key: str) -> list[Any]:
 
 def _clean(value: Any) -> JsonValue:
     """A JSON value with no NaN or infinity in it."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or value is None:
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {str(k): _clean(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_clean(v) for v in value]
-    return value
+    return [_clean(v) for v in value] if isinstance(value, list) else value

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from trt_lab.types import LayerInfo, NodeId, NodeInfo
@@ -74,6 +75,11 @@ class NodeIndex:
             if mangled.setdefault(key, node_id) != node_id:
                 clashes.add(key)
         return cls(by_name, producers, inputs, {k: v for k, v in mangled.items() if k not in clashes})
+
+    @cached_property
+    def rank(self) -> dict[NodeId, int]:
+        """Place of each node in graph order."""
+        return {node: place for place, node in enumerate(self.inputs)}
 
 
 def metadata_nodes(metadata: str) -> tuple[str, ...]:
@@ -147,26 +153,35 @@ def _map_layer(layer: LayerInfo, index: NodeIndex | None, edges: set[str]) -> La
         names = metadata_nodes(metadata)
         nodes = _known(names, index)
         if nodes:
-            return replace(layer, nodes=nodes, nodes_from="metadata")
+            return _with_nodes(layer, nodes, "metadata")
     if layer.type == "Constant":  # named after the tensors it holds, which nodes may have made
         parts = (layer.name, *name_parts(layer.name)) if index is not None else ()
         made = [index.producers.get(_FOLDED_SUFFIX.sub("", part)) for part in parts] if index is not None else []
         nodes = tuple(dict.fromkeys(node for node in made if node is not None))
-        return replace(layer, nodes=nodes, nodes_from="tensors") if nodes else layer
+        return _with_nodes(layer, nodes, "tensors") if nodes else layer
     nodes = _known(name_parts(layer.name), index)
     whole_range = not _FOREIGN.match(split_profile(layer.name)[0])
     if nodes and (whole_range or index is None):
-        return replace(layer, nodes=nodes, nodes_from="name")
+        return _with_nodes(layer, nodes, "name")
     if index is not None and not is_reformat(layer):
         walked = _between(layer, index, edges)
         if walked:
-            return replace(layer, nodes=walked, nodes_from="tensors")
-    return replace(layer, nodes=nodes, nodes_from="name" if nodes else "none")
+            return _with_nodes(layer, walked, "tensors")
+    return _with_nodes(layer, nodes, "name" if nodes else "none")
+
+
+def _with_nodes(layer: LayerInfo, nodes: tuple[NodeId, ...], source: NodesFrom) -> LayerInfo:
+    """The same layer with its nodes; written out because `dataclasses.replace` takes ten times as long."""
+    return LayerInfo(
+        layer.index, layer.name, layer.type, layer.inputs, layer.outputs, layer.precision, layer.tactic, layer.stream,
+        nodes, source, layer.attributes,
+    )  # fmt: skip
 
 
 def _known(names: Iterable[str], index: NodeIndex | None) -> tuple[NodeId, ...]:
     if index is None:
-        return tuple(dict.fromkeys(NodeId(_MYELIN_SUFFIX.sub("", n)) for n in names if not n.startswith("__my")))
+        bare = (_MYELIN_SUFFIX.sub("", n) if "_myl" in n else n for n in names if not n.startswith("__my"))
+        return tuple(dict.fromkeys(NodeId(n) for n in bare))
     return tuple(dict.fromkeys(node for node in (_lookup(name, index) for name in names) if node is not None))
 
 
@@ -203,8 +218,7 @@ def _between(layer: LayerInfo, index: NodeIndex, edges: set[str]) -> tuple[NodeI
                 waiting.append(tensor)
     if not met:
         return ()
-    order = {node: rank for rank, node in enumerate(index.inputs)}
-    return tuple(sorted(found, key=order.__getitem__))
+    return tuple(sorted(found, key=index.rank.__getitem__))
 
 
 def _mangle(name: str) -> str:

@@ -128,7 +128,12 @@ def _read_one(path: Path, index: NodeIndex | None) -> Parts:
         dump = _DUMP.search(data.decode("utf-8", "replace").replace("\r\n", "\n"))
         if dump is not None:
             return _rtx_log(dump.string[dump.end() :], path, label, index)
-    content = load_json(data, str(path))
+    notes: list[str] = []
+    found = _from_json(load_json(data, str(path), notes), path, label, index)
+    return replace(found, notes=(*found.notes, *notes)) if notes else found
+
+
+def _from_json(content: Any, path: Path, label: str, index: NodeIndex | None) -> Parts:
     if is_ort_profile(content):
         layers, times, facts = read_ort_profile(content, str(path))
         return Parts(label, "ort", "onnxruntime", map_layers(layers, index), times, facts=facts)
@@ -161,7 +166,8 @@ def _rows(content: list[Any], path: Path, label: str, index: NodeIndex | None) -
 
 def _with_profile(found: Parts, file: Path, *, strict: bool) -> Parts:
     """Hangs the times of a profile file on the layers. Raises RecordError when no name fits and `strict` is set."""
-    profile = parse_profile(load_json(_bytes(file), str(file)), str(file))
+    flags: list[str] = []
+    profile = parse_profile(load_json(_bytes(file), str(file), flags), str(file))
     times, notes = place_rows(found.layers, profile.rows)
     known = [time for time in times if time.index < len(found.layers)]
     if times and found.layers and not known:
@@ -175,7 +181,7 @@ def _with_profile(found: Parts, file: Path, *, strict: bool) -> Parts:
     if len(known) * 2 < len(times):
         notes = (f"only {len(known)} of {len(times)} timed names are layers: is {file.name} of this engine?", *notes)
     return replace(
-        found, times=times, notes=(*found.notes, *profile.notes, *notes),
+        found, times=times, notes=(*found.notes, *flags, *profile.notes, *notes),
         facts={**found.facts, **_profile_facts(profile.count, profile.percentage_sum)},
     )  # fmt: skip
 

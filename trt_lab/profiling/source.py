@@ -14,6 +14,7 @@ from trt_lab.engine_json import EngineTensor
 from trt_lab.errors import RecordError, TrtLabError
 from trt_lab.graph.view import GraphView
 from trt_lab.model import Model
+from trt_lab.model.collection import hold_collection
 from trt_lab.profiling.forms import Parts, index_of, read_folder, read_parts
 from trt_lab.record import Record, is_record
 from trt_lab.types import JsonValue, LayerInfo, LayerTime
@@ -104,7 +105,8 @@ def open_engine(
             )
         return engine_of(Record.open(source), view=view)
     index = index_of(view) if view is not None else None
-    parts = read_folder(source, index, extra) if source.is_dir() else read_parts(source, index, extra)
+    with hold_collection():
+        parts = read_folder(source, index, extra) if source.is_dir() else read_parts(source, index, extra)
     return _engine(parts, source, view)
 
 
