@@ -57,7 +57,7 @@ def fusions(a: Sequence[Piece], b: Sequence[Piece]) -> tuple[FusionChange, ...]:
     """Nodes that were fused otherwise; reformats, which serve other layers, are left out."""
     sides = [[piece for piece in pieces if piece.nodes and not piece.reformat] for pieces in (a, b)]
     found = []
-    for match in match_layers(*([piece.keys for piece in pieces] for pieces in sides)):
+    for match in match_layers(*([piece.key for piece in pieces] for pieces in sides)):
         if not match.equal:
             x, y = len(match.a), len(match.b)
             kind: FusionKind = "fused" if x > y else "split" if y > x else "regrouped"

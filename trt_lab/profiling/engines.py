@@ -222,7 +222,7 @@ def _check_related(a: _Side, b: _Side) -> None:
 
 def _groups(a: _Side, b: _Side, statistic: Statistic) -> tuple[tuple[GroupRow, ...], dict[str, list[int]]]:
     """Groups, largest difference first, and in which of them each key stands."""
-    matches = match_layers([piece.keys for piece in a.pieces], [piece.keys for piece in b.pieces])
+    matches = match_layers([piece.key for piece in a.pieces], [piece.key for piece in b.pieces])
     made = []
     for match in matches:
         pieces = [[side.pieces[i] for i in places] for side, places in ((a, match.a), (b, match.b))]

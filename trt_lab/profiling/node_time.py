@@ -17,6 +17,7 @@ import numpy as np
 
 from trt_lab.engine_nodes import is_reformat, name_parts, plain_name
 from trt_lab.graph.scopes import scope_of
+from trt_lab.profiling.matching import LayerKey
 from trt_lab.profiling.source import Engine
 from trt_lab.types import LayerInfo, LayerTime, NodeId
 
@@ -44,6 +45,11 @@ class Piece:
     keys: tuple[str, ...]
     layer: LayerInfo | None
     time: LayerTime | None
+
+    @property
+    def key(self) -> LayerKey:
+        """What it is matched by in another engine."""
+        return LayerKey(self.keys, self.name)
 
     @property
     def nodes(self) -> tuple[NodeId, ...]:
