@@ -133,6 +133,8 @@ class BuildOptions:
     profile_runs: int = 10
     """Timed runs after warm-up; 0 leaves the profiler off."""
     timing_cache: str | None = None
+    sparse_weights: bool = False
+    """TensorRT: kernels for weights of 2:4 structured sparsity may be used."""
     builder_level: int | None = None
     workspace_bytes: int | None = None
     strongly_typed: bool = True

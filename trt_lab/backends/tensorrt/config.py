@@ -32,6 +32,9 @@ def make_config(
         config.set_flag(flags.TF32)
     else:
         config.clear_flag(flags.TF32)
+    if options.sparse_weights:
+        config.set_flag(flags.SPARSE_WEIGHTS)
+        facts["sparse_weights"] = True
     if options.refit:
         config.set_flag(flags.REFIT)
     if options.version_compatible:
