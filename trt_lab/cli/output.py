@@ -43,6 +43,15 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, numbe
     Console(highlight=False).print(table)
 
 
+def shorten(text: str, width: int) -> str:
+    """A name on one line of at most `width` characters; what is left out stands in the middle, as the end tells most."""
+    line = "".join(char if char.isprintable() else "·" for char in text)
+    if len(line) <= width:
+        return line
+    tail = (width - 1) * 2 // 3
+    return f"{line[: width - 1 - tail]}…{line[-tail:]}"
+
+
 def print_error(message: str) -> None:
     """One readable line on stderr."""
     sys.stderr.write(f"trt-lab: {' '.join(message.split())}\n")
