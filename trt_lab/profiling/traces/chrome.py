@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from trt_lab import __version__
 from trt_lab.errors import RecordError
+from trt_lab.profiling.text import whole_text
 from trt_lab.tensors.atomic import replacing
 from trt_lab.types import JsonValue, LayerInfo, LayerTime
 
@@ -76,7 +77,7 @@ def chrome_trace(engines: Sequence[Engine]) -> dict[str, JsonValue]:
             )
         events += _engine_events(number, engine)
         other[f"engine_{number}"] = {
-            "label": _text(engine.label),
+            "label": whole_text(engine.label),
             "starts": _starts(engine),
             **{key: _plain(value) for key, value in engine.facts.items()},
         }
@@ -98,7 +99,7 @@ def _engine_events(pid: int, engine: Engine) -> Iterator[dict[str, JsonValue]]:
     layers = {layer.index: layer for layer in engine.layers}
     streams = sorted({_stream(layers.get(time.index)) for time in engine.times})
     lanes = {stream: _FIRST_LANE + rank for rank, stream in enumerate(streams)}
-    yield _meta("process_name", pid, 0, {"name": _text(engine.label)})
+    yield _meta("process_name", pid, 0, {"name": whole_text(engine.label)})
     yield _meta("process_sort_index", pid, 0, {"sort_index": pid})
     yield from _lane_names(pid, lanes)
     cursor = 0
@@ -179,21 +180,16 @@ def _layer_event(pid: int, lane: int, run: int, item: _Placed) -> dict[str, Json
         "nodes": [],
     }
     if layer is not None:
-        args["nodes"] = [_text(str(node)) for node in layer.nodes]
-        args |= {"nodes_from": layer.nodes_from, "type": _text(layer.type), "precision": layer.precision}
-        args |= {"tactic": None if layer.tactic is None else _text(layer.tactic)}
+        args["nodes"] = [whole_text(str(node)) for node in layer.nodes]
+        args |= {"nodes_from": layer.nodes_from, "type": whole_text(layer.type), "precision": layer.precision}
+        args |= {"tactic": None if layer.tactic is None else whole_text(layer.tactic)}
     return {
-        "ph": "X", "cat": _text(layer.type) if layer is not None and layer.type else "layer",
-        "name": _text(time.name), "pid": pid, "tid": lane,
+        "ph": "X", "cat": whole_text(layer.type) if layer is not None and layer.type else "layer",
+        "name": whole_text(time.name), "pid": pid, "tid": lane,
         "ts": item.start / 1e3, "dur": item.duration / 1e3, "args": args,
     }  # fmt: skip
 
 
-def _text(text: str) -> str:
-    """Text without lone surrogates, which JSON can hold and strict readers refuse."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 def _plain(value: object) -> JsonValue:
     """A fact as a number or text; what is nested is written out."""
-    return value if value is None or isinstance(value, (bool, int)) else _text(str(value))
+    return value if value is None or isinstance(value, (bool, int)) else whole_text(str(value))
