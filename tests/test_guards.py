@@ -45,7 +45,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "onnx_graphsurgeon": ("trt_lab.edit",),
     "onnx_ir": ("trt_lab.model", "trt_lab.graph", "trt_lab.edit", "trt_lab.zoo"),
     "onnxruntime": ("trt_lab.backends.onnxruntime",),
-    "pandas": ("trt_lab.frames", "trt_lab.results", "trt_lab.session", "trt_lab.views", "trt_lab.notebook"),
+    "pandas": ("trt_lab.frames", "trt_lab.quantizing", "trt_lab.results", "trt_lab.session", "trt_lab.views", "trt_lab.notebook"),
     "rich": ("trt_lab.cli",),
     "scipy": ("trt_lab.compare", "trt_lab.profiling"),
     "tensorrt": ("trt_lab.backends.tensorrt",),

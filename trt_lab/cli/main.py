@@ -14,7 +14,21 @@ from trt_lab import __version__, storage
 from trt_lab.cli.output import ERROR, print_error, print_line
 from trt_lab.errors import TrtLabError
 
-COMMANDS = ("lab", "demo", "doctor", "golden", "build", "compare", "locate", "reduce", "zoo", "report")
+COMMANDS = (
+    "lab",
+    "demo",
+    "doctor",
+    "golden",
+    "build",
+    "compare",
+    "locate",
+    "reduce",
+    "quantize",
+    "profile",
+    "diff-engines",
+    "zoo",
+    "report",
+)
 """In the order of the help. Each is a module of this package with a function `run`."""
 
 

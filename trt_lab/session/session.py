@@ -10,9 +10,10 @@ from __future__ import annotations
 from trt_lab.options import describe_options
 from trt_lab.session.diagnosis import Diagnosis
 from trt_lab.session.insight import Insight
+from trt_lab.session.quantisation import Quantisation
 
 
-class Session(Diagnosis, Insight):
+class Session(Diagnosis, Insight, Quantisation):
     """One model under examination.
 
     Args:

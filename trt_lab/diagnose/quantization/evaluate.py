@@ -71,26 +71,46 @@ class QdqEvaluator(Evaluator):
         last = self._last_uses()
         every = set(self.layers)
         for node in self.nodes:
-            self._step(node, False, exact)
-            self._step(node, node in every, wrong)
+            self._step_both(node, node in every, exact, wrong)
             for pair_sum in due.get(node, ()):
                 self._add(pair_sum, sample, exact, wrong)
             for tensor in last.get(node, ()):
                 exact.pop(tensor, None)
                 wrong.pop(tensor, None)
             yield node
+        self._fed.clear()  # there may be hundreds of samples, each looked at once
 
     # --- inside ----------------------------------------------------------------------------
 
     def _step(self, node: NodeId, low: bool, values: dict[TensorId, Held]) -> tuple[Held, ...]:
         """Runs a node; `low` says whether it reads its quantised tensors."""
-        given: Mapping[TensorId, Held] = values
-        if not low and node in self._reads and node not in self._dequantizes:
-            floats = {t: held for t in self._reads[node] if (held := self._float(t, values)) is not None}
-            given = ChainMap(floats, values)
-        made = self._made(node, False, given)
+        made = self._made(node, False, self._reading(node, low, values))
         values.update(zip((t for t in self.view.nodes[node].outputs if t), made, strict=True))
         return made
+
+    def _step_both(
+        self, node: NodeId, quantised: bool, exact: dict[TensorId, Held], wrong: dict[TensorId, Held]
+    ) -> None:
+        """Runs a node in float and quantised without remembering the values, once where it reads the same."""
+        outputs = [t for t in self.view.nodes[node].outputs if t]
+        reads = read_tensors(self.view.nodes[node])
+        if all(t in self._weights for t in reads):
+            self._step(node, False, exact)
+            wrong.update((t, exact[t]) for t in outputs)
+            return
+        given = self._reading(node, False, exact), self._reading(node, quantised, wrong)
+        made = [self._hold(result) for result in self._run(node, False, given[0])]
+        exact.update(zip(outputs, made, strict=True))
+        if any(given[0][t].number != given[1][t].number for t in reads):
+            made = [self._hold(result) for result in self._run(node, False, given[1])]
+        wrong.update(zip(outputs, made, strict=True))
+
+    def _reading(self, node: NodeId, quantised: bool, values: dict[TensorId, Held]) -> Mapping[TensorId, Held]:
+        """What a node is handed."""
+        if quantised or node not in self._reads or node in self._dequantizes:
+            return values
+        floats = {t: held for t in self._reads[node] if (held := self._float(t, values)) is not None}
+        return ChainMap(floats, values)
 
     def _float(self, tensor: TensorId, values: Mapping[TensorId, Held]) -> Held | None:
         """What a dequantised tensor stands for; None where only the integers are known."""

@@ -24,6 +24,9 @@ from trt_lab.types import NodeId, OnProgress, Progress, TensorId
 AGREES_DB = 60.0
 """The FP32 model, and the quantised one without its Q/DQ, are called the same network from this ratio on: about 0.1 %."""
 
+TRIED_SAMPLES = 8
+"""A layer is tried twice on each of them, so hundreds of samples would take hundreds of times as long."""
+
 _STORED_SUFFIXES = ("_quantized", "_DequantizeLinear_Output", "_DequantizeLinear")
 """What ONNX Runtime's quantiser adds to the name of a weight."""
 
@@ -35,6 +38,7 @@ class ExamineTask:
     Attributes:
         float_path: The FP32 model that was quantised; weights that are stored as integers are compared with its own.
         layers: Also try the layers one by one.
+        tried_samples: Samples that layers are tried on, the first ones; figures of pairs are over all.
         check: Then also look for the fewest layers that must be left in float for it to pass.
         fixed: ONNX file for the model with these layers in float.
     """
@@ -43,6 +47,7 @@ class ExamineTask:
     samples_dir: str
     float_path: str | None = None
     layers: bool = True
+    tried_samples: int = TRIED_SAMPLES
     check: Check | None = None
     fixed: str | None = None
 
@@ -140,7 +145,8 @@ class _Examination:
         on_progress(Progress("quantisation", 0.0, "reading the model"))
         self._task, self._tell = task, on_progress
         model = inline_functions(Model.load(task.model_path)).model
-        samples = [dict(sample) for sample in open_samples(task.samples_dir)]
+        samples = open_samples(task.samples_dir)
+        self._tried = range(min(len(samples), max(1, task.tried_samples)))
         self._original = Model.load(task.float_path) if task.float_path is not None else None
         self._weights = float_weights(GraphView.of(model), self._original) if self._original is not None else {}
         self._run = QdqEvaluator(model, samples, self._weights)
@@ -152,7 +158,9 @@ class _Examination:
     def run(self) -> Examined:
         figures = self._figures()
         every = self._run.layers
-        self._golden = [self._arrays((), sample) for sample in range(len(self._run.samples))]
+        self._golden = [self._arrays((), sample) for sample in self._tried]
+        if len(self._tried) < len(self._run.samples):
+            self._notes.append(f"layers were tried on the first {len(self._tried)} of {len(self._run.samples)} samples")
         self._compare_with_original()
         quantised = self._error(every)
         layers = self._try_layers(quantised) if self._task.layers else ()
