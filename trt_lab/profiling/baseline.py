@@ -24,6 +24,7 @@ from trt_lab.errors import CompareError, RecordError
 from trt_lab.profiling.matching import LayerKey, match_layers
 from trt_lab.profiling.node_time import LAYER_KEY, Piece, Statistic, pieces_of, sum_runs
 from trt_lab.profiling.source import Engine
+from trt_lab.profiling.text import whole_text
 from trt_lab.tensors.atomic import replacing
 from trt_lab.types import JsonValue
 
@@ -178,7 +179,7 @@ def baseline_of(engine: Engine) -> Baseline:
     return Baseline(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         trt_lab=__version__,
-        label=engine.label,
+        label=whole_text(engine.label),
         total=_total(engine),
         latency=_figure(engine.latency_ms) if engine.latency_ms else None,
         layers=tuple(_layer_figure(piece) for piece in pieces_of(engine) if piece.time is not None),
@@ -266,8 +267,8 @@ def _layer_figure(piece: Piece) -> LayerFigure:
     assert piece.time is not None
     time = piece.time
     return LayerFigure(
-        layer=piece.name,
-        nodes=tuple(piece.nodes),
+        layer=whole_text(piece.name),
+        nodes=tuple(whole_text(node) for node in piece.nodes),
         average_ms=time.average_ms,
         median_ms=time.median_ms,
         spread_ms=_spread(time.runs_ms),

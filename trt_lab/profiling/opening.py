@@ -1,0 +1,63 @@
+"""Several engines from the files of a command line: layer JSON followed by its profile or run times is one engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from trt_lab.engine_json import load_json
+from trt_lab.errors import TrtLabError
+from trt_lab.profiling.source import Engine, ModelLike, open_engine
+
+_TIMES_KEYS = ("latencyMs", "computeMs")
+
+
+def open_engines(paths: Sequence[Path], *, model: ModelLike | None = None) -> tuple[Engine, ...]:
+    """Opens engines in order.
+
+    A file of layers takes the profile and the run times that follow it, so that `a.layers.json a.profile.json
+    b.layers.json b.profile.json` are two engines. Records, folders and all else stand alone. Engines with the same
+    label are numbered.
+
+    Raises:
+        RecordError, ModelError: See `open_engine`.
+    """
+    found: list[Engine] = []
+    place = 0
+    parts = [_part(path) for path in paths]
+    while place < len(paths):
+        extra: dict[str, Path] = {}
+        after = place + 1
+        while parts[place] == "layers" and after < len(paths) and parts[after] not in ("", "layers", *extra):
+            extra[parts[after]] = paths[after]
+            after += 1
+        found.append(open_engine(paths[place], model=model, profile=extra.get("profile"), times=extra.get("times")))
+        place = after
+    return _numbered(found)
+
+
+def _part(path: Path) -> str:
+    """`layers`, `profile` or `times`; "" for what stands alone or cannot be read, of which `open_engine` tells."""
+    if path.suffix.lower() != ".json" or not path.is_file():
+        return ""
+    content = None
+    with suppress(OSError, TrtLabError):
+        content = load_json(path.read_bytes(), str(path))
+    if isinstance(content, dict):
+        return "layers" if "Layers" in content else ""
+    rows = [row for row in content if isinstance(row, dict)] if isinstance(content, list) else []
+    if any(key in row for row in rows[:3] for key in _TIMES_KEYS):
+        return "times"
+    return "profile" if any("name" in row and "averageMs" in row for row in rows[:3]) else ""
+
+
+def _numbered(engines: Sequence[Engine]) -> tuple[Engine, ...]:
+    labels = [engine.label for engine in engines]
+    return tuple(
+        replace(engine, label=f"{engine.label} ({labels[: place + 1].count(engine.label)})")
+        if labels.count(engine.label) > 1
+        else engine
+        for place, engine in enumerate(engines)
+    )
