@@ -16,7 +16,7 @@ from trt_lab.graph.view import GraphView
 from trt_lab.model import Model
 from trt_lab.model.collection import hold_collection
 from trt_lab.profiling.forms import Parts, index_of, read_folder, read_parts
-from trt_lab.record import Record, is_record
+from trt_lab.record import Record, RecordMeta, is_record
 from trt_lab.types import JsonValue, LayerInfo, LayerTime
 
 Kind = Literal["record", "layers", "profile", "times", "explorer", "ort", "rtx_log"]
@@ -139,6 +139,9 @@ def engine_of(record: Record, *, view: GraphView | None = None) -> Engine:
         "role": meta.role,
         "created": meta.created,
         "engine_hash": meta.facts.get("sha256"),
+        "profiler": meta.facts.get("profiler"),
+        "probes": dict(meta.probes) or None,
+        "shapes": _shape_facts(meta),
     }
     return Engine(
         label=record.name,
@@ -175,6 +178,12 @@ def _view(model: ModelLike | None) -> GraphView | None:
     if model is None or isinstance(model, GraphView):
         return model
     return GraphView.of(model if isinstance(model, Model) else Model.load(model))
+
+
+def _shape_facts(meta: RecordMeta) -> JsonValue:
+    """The optimisation profile it was built for, None without one: `[{name, min, opt, max}]`."""
+    told = meta.options.get("shapes")
+    return [dict(item) for item in told if isinstance(item, dict)] if told else None
 
 
 def _bindings(record: Record, view: GraphView | None) -> tuple[EngineTensor, ...]:
