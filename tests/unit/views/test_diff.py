@@ -188,18 +188,20 @@ def contents(figure: Any) -> Any:
     ranges = {name: named(figure, name).properties_with_values() for name in ("columns", "rows")}
     scales = {name: (named(figure, name).low, named(figure, name).high) for name in ("values", "differences")}
     tips = [hover.tooltips for hover in figure.select({"name": "hover"})]
-    return repr((sorted(data), [data[key] for key in sorted(data)], ranges, scales, tips, words(figure)))
+    return repr(
+        (sorted(data), [data[key] for key in sorted(data)], ranges, scales, tips, sorted(words(figure).split("\n")))
+    )
 
 
 @given(
     hnp.arrays(np.float32, (3, 4, 5), elements=st.floats(width=32)),
     hnp.arrays(np.float32, (2, 6, 3), elements=st.floats(width=32)),
 )
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_figure_drawn_again_in_place_shows_what_a_new_one_would(first: np.ndarray, second: np.ndarray) -> None:
-    figure = diff_figure(first, first + 1, name="first")
-    assert update_diff(figure, second, second * 2, name="second")
-    assert contents(figure) == contents(diff_figure(second, second * 2, name="second"))
+    figure = diff_figure(first, first[::-1], name="first")
+    assert update_diff(figure, second, second[::-1], name="second")
+    assert contents(figure) == contents(diff_figure(second, second[::-1], name="second"))
 
 
 def test_what_is_not_drawn_as_maps_needs_a_figure_of_its_own() -> None:
