@@ -16,6 +16,7 @@ from filelock import FileLock
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 CACHE = Path(__file__).resolve().parent / ".cache" / "models"
+os.environ["TRT_LAB_ENGINE_CACHE_MB"] = "0"  # engines of tests are built anew; tests of the cache set a limit
 
 
 @dataclass(frozen=True)

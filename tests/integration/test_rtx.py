@@ -339,3 +339,28 @@ def test_a_session_keeps_the_record_of_an_engine_that_cannot_run_here(shared: Pa
     assert lab.status.text.startswith("built, not run: ")
     with pytest.raises(UsageError, match="was built but not run, so it has no outputs to compare"):
         lab.compare()
+
+
+def test_the_very_same_engine_is_taken_from_the_cache(
+    l2norm: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("TRT_LAB_ENGINE_CACHE_MB", "500")
+    made = build(l2norm, options(X, plan=FP16))
+    assert made.facts["engine_cache"]["state"] == "miss"  # type: ignore[index, call-overload]  # a dict
+    taken = build(l2norm, options(X, plan=FP16))
+    assert taken.facts["engine_cache"]["state"] == "hit"  # type: ignore[index, call-overload]  # a dict
+    assert taken.engine == made.engine
+    assert taken.layers == made.layers
+    assert taken.build_s < made.build_s
+    assert {**taken.facts, "engine_cache": 0, "log": 0} == {**made.facts, "engine_cache": 0, "log": 0}
+    probed = add_probes(l2norm, [TensorId("/Mul_output_0")]).model
+    for model, chosen in (
+        (probed, options(X, plan=FP16)),
+        (l2norm, options(X)),
+        (l2norm, options(X, plan=FP16, sm="SM120")),
+    ):
+        assert build(model, chosen).facts["engine_cache"]["state"] == "miss"  # type: ignore[index, call-overload]  # a dict
+    fresh = build(l2norm, options(X, plan=FP16, engine_cache="fresh"))
+    assert fresh.facts["engine_cache"]["state"] == "miss"  # type: ignore[index, call-overload]  # a dict

@@ -41,6 +41,9 @@ def run(
     ] = None,
     weakly_typed: Annotated[bool, typer.Option("--weakly-typed", help="Let TensorRT 10 choose the types.")] = False,
     device: DeviceOption = 0,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Build anew, though this machine may have kept the very engine (TensorRT).")
+    ] = False,
     clean: Annotated[
         bool, typer.Option("--clean", help="Also build it without probes, to tell whether they changed it.")
     ] = False,
@@ -56,6 +59,7 @@ def run(
         compute_capability=compute_capability,
         strongly_typed=not weakly_typed,
         device=device,
+        engine_cache="fresh" if fresh else None,
     )
     for tensor in probe or ():
         session.probe(tensor)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from trt_lab.backends.base import describe_profiler
 from trt_lab.backends.onnxruntime.profile import read_profile
-from trt_lab.types import LayerInfo
+from trt_lab.types import LayerInfo, LayerTime
 
 
 def event(cat: str, name: str, start: int, duration: int, op: str = "") -> dict[str, object]:
@@ -68,3 +69,14 @@ def test_the_body_of_a_loop_is_summed_and_what_did_not_run_is_left_out(tmp_path:
     events += [event("Node", "body_kernel_time", 10 * n, 2, "Add") for n in range(1, 6)]
     times = read_profile(write(tmp_path / "p", events), layers(("body", "Add"), ("other", "Neg")), ["body", "other"], 1)
     assert [(time.index, time.average_ms, time.start_ms) for time in times] == [(0, 0.01, 0.01)]
+
+
+def test_what_the_profiler_costs() -> None:
+    times = (LayerTime(0, "a", 0.3, 0.3), LayerTime(1, "b", 0.02, 0.02))
+    facts = describe_profiler((0.277, 0.25, 0.3), (0.4, 0.35, 0.36), times)
+    assert facts["layer_sum_ms"] == pytest.approx(0.32)
+    assert (facts["latency_ms"], facts["profiled_ms"]) == (0.277, 0.36)
+    assert facts["overhead_ms"] == pytest.approx(0.083)
+    assert facts["line"] == "layers sum to 0.32 ms; a run takes 0.277 ms without the profiler, 0.36 ms with it (+30 %)"
+    assert describe_profiler((), (), times) == {}
+    assert describe_profiler((0.0,), (0.0,), ())["overhead_ms"] == 0.0

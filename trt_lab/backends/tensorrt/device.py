@@ -8,6 +8,7 @@ of version can clash. `trt-lab doctor` says so.
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import sys
 from collections.abc import Sequence
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
@@ -19,6 +20,7 @@ from trt_lab.errors import BackendUnavailableError, RunError
 from trt_lab.types import JsonValue
 
 MEMORY_PROVIDER = "CUDA driver (libcuda)"
+_OTHER_PROVIDERS = {"cuda-python": "cuda.bindings", "cupy": "cupy", "torch": "torch"}
 
 _OUT_OF_MEMORY = 2
 _FIRST_STICKY = 700
@@ -123,6 +125,19 @@ class Driver:
         if status >= _FIRST_STICKY:
             text += ". After such an error this process cannot use the GPU any more; run again, which starts a new one"
         return text
+
+
+def other_providers() -> list[str]:
+    """Libraries for GPU memory that are installed beside the driver; none of them is used, or needed."""
+    found = []
+    for name, module in _OTHER_PROVIDERS.items():
+        try:
+            there = importlib.util.find_spec(module) is not None
+        except (ImportError, ValueError):  # no such package above it
+            there = False
+        if there:
+            found.append(name)
+    return found
 
 
 @lru_cache(maxsize=1)

@@ -198,14 +198,15 @@ def engines_folder() -> Path:
 
 
 def describe_engines() -> dict[str, JsonValue]:
-    """Place, number and size of what is kept, for `doctor`."""
+    """Place, number and size of what is kept, for `doctor`; never raises."""
     files, size = measure_folder(engines_folder(), "*.plan", "*.json")
-    return {
-        "folder": str(engines_folder()),
-        "engines": files // 2,
-        "bytes": size,
-        "limit_bytes": _limit_bytes(),
-    }
+    limit, note = None, ""
+    try:
+        limit = _limit_bytes()
+    except UsageError as error:
+        note = str(error)
+    folder = str(engines_folder())
+    return {"folder": folder, "engines": files // 2, "bytes": size, "limit_bytes": limit, "note": note}
 
 
 def clear_engines() -> int:

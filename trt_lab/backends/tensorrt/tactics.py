@@ -33,7 +33,8 @@ _INVALID_HASH = 2**64 - 1
 
 _OPERATION = re.compile(r"Autotuning op (?P<name>.*?) ?\(key: (?P<key>0x[0-9a-fA-F]{32})\)")
 _ROW = re.compile(
-    r"^\s*\d+, *(?P<ms>[-+.\deE]+), *[^,]*, *[^,]*, *(?P<kernel>.*), *(?P<hash>0x[0-9a-fA-F]+),?[^,]*$", re.MULTILINE
+    r"^\s*\d+, *(?P<ms>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?), *[^,\n]*, *[^,\n]*, *(?P<kernel>.+?), *(?P<hash>0x[0-9a-fA-F]+)(?:,.*)?$",
+    re.MULTILINE | re.ASCII,
 )
 _CHOSEN = re.compile(r"The selected tactic is [^:]*: *(?P<hash>0x[0-9a-fA-F]+)")
 _KEY = re.compile(r"^0x[0-9a-f]{32}$")
@@ -165,8 +166,9 @@ def read_autotuning(lines: Iterable[LogLine]) -> tuple[Autotuned, ...]:
     text = "\n".join(line.message for line in lines)
     starts = list(_OPERATION.finditer(text))
     found = []
-    for start, following in zip(starts, [*starts[1:], None], strict=True):
-        part = text[start.end() : following.start() if following else len(text)]
+    ends = [*(start.start() for start in starts), len(text)][1:]
+    for start, end in zip(starts, ends, strict=True):
+        part = text[start.end() : end]
         tactics = tuple(Tactic(int(m["hash"], 16), m["kernel"].strip(), float(m["ms"])) for m in _ROW.finditer(part))
         taken = _CHOSEN.search(part)
         found.append(

@@ -45,15 +45,26 @@ def stub_driver(stub_library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> I
 @pytest.fixture
 def fake_library() -> Library:
     """A TensorRT 10.6 that computes with numpy; see fake_trt.py."""
+    return _fake().library()
+
+
+@pytest.fixture
+def later_library() -> Library:
+    """The same as 10.13: its timing cache can be edited."""
+    return _fake().library("10.13.3", editable=True)
+
+
+def _fake() -> Any:
     spec = importlib.util.spec_from_file_location("fake_trt", Path(__file__).with_name("fake_trt.py"))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.library()
+    return module
 
 
 @pytest.fixture(autouse=True)
 def own_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hashes of engines and timing caches go to a folder of the test."""
+    """Hashes of engines, timing caches and the engine cache go to a folder of the test."""
+    monkeypatch.delenv("TRT_LAB_ENGINE_CACHE_MB", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -7,6 +7,7 @@ the places where x is not 0 as NonZero gives them: a size that depends on data.
 from __future__ import annotations
 
 import ctypes
+import json
 from enum import Enum, IntEnum
 from types import SimpleNamespace
 from typing import Any
@@ -66,6 +67,15 @@ class BuilderFlag(Enum):
     DISABLE_TIMING_CACHE = 2
 
 
+class LaterBuilderFlag(Enum):
+    """As of 10.8."""
+
+    FP16 = 0
+    TF32 = 1
+    DISABLE_TIMING_CACHE = 2
+    EDITABLE_TIMING_CACHE = 3
+
+
 IO = {
     "x": (DataType.FLOAT, TensorIOMode.INPUT, (-1, 3)),
     "mask": (DataType.BOOL, TensorIOMode.INPUT, (-1,)),
@@ -100,6 +110,12 @@ class Engine:
 
     def get_tensor_profile_shape(self, name: str, profile: int) -> Any:
         return PROFILES[profile][name]
+
+    def create_engine_inspector(self) -> SimpleNamespace:
+        layers = [
+            {"Name": "double", "LayerType": "kgen", "Inputs": [], "Outputs": [], "Metadata": "[ONNX Layer: twice]"}
+        ]
+        return SimpleNamespace(get_engine_information=lambda form: json.dumps({"Layers": layers, "Bindings": []}))
 
     def create_execution_context(self) -> Context | None:
         return None if self.fail_context else Context()
@@ -171,14 +187,125 @@ class Runtime:
         return None
 
 
+class TimingCacheKey:
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @staticmethod
+    def parse(text: str) -> TimingCacheKey:
+        if len(text) != 34:
+            raise ValueError("The text should have exactly 34 characters.")
+        return TimingCacheKey(text)
+
+    def __str__(self) -> str:
+        return self._text
+
+
+class TimingCacheValue:
+    def __init__(self, tactic_hash: int, timing_msec: float) -> None:
+        self.tacticHash = tactic_hash
+        self.timingMSec = timing_msec
+
+
+class TimingCache:
+    """Its bytes are JSON: GPU and entries. Tactic 1 is refused."""
+
+    def __init__(self, data: bytes) -> None:
+        held = json.loads(data or b'{"gpu": "stub", "entries": {}}')
+        self.gpu: str = held["gpu"]
+        self.entries: dict[str, list[Any]] = held["entries"]
+
+    def serialize(self) -> bytes:
+        return json.dumps({"gpu": self.gpu, "entries": self.entries}).encode()
+
+    def combine(self, other: TimingCache, ignore_mismatch: bool) -> bool:
+        self.entries = {**other.entries, **self.entries}
+        return True
+
+    def queryKeys(self) -> list[TimingCacheKey]:
+        return [TimingCacheKey(key) for key in self.entries]
+
+    def query(self, key: TimingCacheKey) -> TimingCacheValue:
+        return TimingCacheValue(*self.entries.get(str(key), [2**64 - 1, -1.0]))
+
+    def update(self, key: TimingCacheKey, value: TimingCacheValue) -> bool:
+        if value.tacticHash == 1:
+            return False
+        self.entries[str(key)] = [value.tacticHash, value.timingMSec]
+        return True
+
+
+class Config:
+    """A builder config; attributes that are set stay as they are set."""
+
+    def __init__(self) -> None:
+        self.flags: set[Any] = set()
+        self.cache: TimingCache | None = None
+
+    def set_flag(self, flag: Any) -> None:
+        self.flags.add(flag)
+
+    def clear_flag(self, flag: Any) -> None:
+        self.flags.discard(flag)
+
+    def set_memory_pool_limit(self, pool: Any, limit: int) -> None:
+        pass
+
+    def create_timing_cache(self, data: bytes) -> TimingCache | None:
+        try:
+            return TimingCache(data)
+        except (ValueError, KeyError):
+            return None
+
+    def set_timing_cache(self, cache: TimingCache | None, ignore_mismatch: bool) -> bool:
+        if cache is None or cache.gpu != "stub":
+            return False
+        self.cache = cache
+        return True
+
+    def get_timing_cache(self) -> TimingCache | None:
+        return self.cache
+
+
+class Builder:
+    """Each engine that it builds is another one."""
+
+    built = 0
+
+    def __init__(self, logger: Any) -> None:
+        self.logger = logger
+
+    def create_network(self, flags: int) -> SimpleNamespace:
+        return SimpleNamespace(num_layers=1, num_inputs=0, num_outputs=1)
+
+    def create_builder_config(self) -> Config:
+        return Config()
+
+    def build_serialized_network(self, network: Any, config: Config) -> np.ndarray:
+        type(self).built += 1
+        self.logger.log(Severity.INFO, f"built engine {self.built}")
+        header = b"ftrt" + bytes(20) + bytes([10, 6, 0, 26])
+        return np.frombuffer(header + b"works %d" % self.built, np.uint8)
+
+
+class OnnxParser:
+    num_errors = 0
+
+    def __init__(self, network: Any, logger: Any) -> None:
+        pass
+
+    def parse(self, data: bytes) -> bool:
+        return True
+
+
 def _view(address: int, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
     count = int(np.prod(shape))
     pointer = ctypes.cast(address, ctypes.POINTER(ctypes.c_ubyte))
     return np.ctypeslib.as_array(pointer, (count * np.dtype(dtype).itemsize,)).view(dtype).reshape(shape)
 
 
-def library(version: str = "10.6.0") -> Library:
-    """The fake as a loaded library."""
+def library(version: str = "10.6.0", *, editable: bool = False) -> Library:
+    """The fake as a loaded library; `editable` timing caches came with 10.8."""
     module = SimpleNamespace(
         DataType=DataType,
         TensorIOMode=TensorIOMode,
@@ -187,7 +314,16 @@ def library(version: str = "10.6.0") -> Library:
         IOutputAllocator=Interface,
         IProfiler=Interface,
         IProgressMonitor=Interface,
-        BuilderFlag=BuilderFlag,
+        BuilderFlag=LaterBuilderFlag if editable else BuilderFlag,
         Runtime=Runtime,
+        Builder=Builder,
+        OnnxParser=OnnxParser,
+        NetworkDefinitionCreationFlag=SimpleNamespace(STRONGLY_TYPED=1),
+        ProfilingVerbosity=SimpleNamespace(DETAILED=2),
+        MemoryPoolType=SimpleNamespace(WORKSPACE=0),
+        LayerInformationFormat=SimpleNamespace(JSON=1),
+        init_libnvinfer_plugins=lambda logger, namespace: True,
+        TimingCacheKey=TimingCacheKey,
+        TimingCacheValue=TimingCacheValue,
     )
     return Library("tensorrt", module, version)

@@ -104,3 +104,12 @@ def test_out_of_memory_in_an_output_of_unknown_size(runner: EngineRunner, stub_d
     stub_driver.stub_limit(60)
     with pytest.raises(RunError, match=r"out of GPU memory: 192 bytes asked for, \d+ of 60 free on Stub GPU"):
         runner.run(feeds(4))
+
+
+def test_what_the_profiler_costs_is_kept(runner: EngineRunner) -> None:
+    facts = runner.profile(feeds(2), 5).facts
+    assert facts["enqueue_emits_profile"] is False
+    assert facts["layer_sum_ms"] == pytest.approx(0.6)
+    assert (facts["latency_ms"], facts["profiled_ms"], facts["overhead_ms"]) == (0.25, 0.25, 0.0)
+    assert facts["line"] == ("layers sum to 0.6 ms; a run takes 0.25 ms without the profiler, 0.25 ms with it (+0 %)")
+    assert runner.context.enqueue_emits_profile is False
