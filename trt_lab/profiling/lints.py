@@ -12,6 +12,7 @@ from typing import Literal
 
 from trt_lab.engine_json import count_tensor_types
 from trt_lab.engine_nodes import is_copy
+from trt_lab.graph.view import GraphView
 from trt_lab.profiling.kernels import aligned_to, is_matrix_layer, on_tensor_cores, quantizes
 from trt_lab.profiling.shares import is_pure_reformat, reformats, tensor_bytes
 from trt_lab.profiling.source import Engine
@@ -196,10 +197,12 @@ def _quantization(engine: Engine) -> Iterator[Lint]:
         return
     kept.sort(key=lambda item: -(item[1] or 0.0))
     times = [ms for _, ms in kept if ms is not None]
-    count = "1 Q/DQ layer is a kernel" if len(kept) == 1 else f"{len(kept)} Q/DQ layers are kernels"
+    count = (
+        "1 Q/DQ layer is a kernel of its own" if len(kept) == 1 else f"{len(kept)} Q/DQ layers are kernels of their own"
+    )
     yield _lint(
         engine, "qdq_unfused", "warning", [layer.index for layer, _ in kept],
-        f"{count} by itself, the slowest '{kept[0][0].name}': place Q/DQ so that each "
+        f"{count}, the slowest '{kept[0][0].name}': place Q/DQ so that each "
         "quantises the input of an operator that has an INT8 kernel, residual branches included",
         evidence={"layers": len(kept), "time_ms": math.fsum(times) if times else None},
         gain_ms=math.fsum(times) if times else None, basis="the time of these kernels",
