@@ -214,12 +214,15 @@ class Model:
         """A copy of `ir` to edit; tensors are shared, not copied."""
         return _clone(self.ir)
 
-    def for_runtime(self) -> Model:
+    def for_runtime(self, *, own: bool = False) -> Model:
         """The model as strict runtimes take it: nodes sorted, each with a name of its own, no stale shapes.
 
         A node of the main graph is then called as its NodeId. Tensor names do not change. Itself where it is so.
+
+        Args:
+            own: A copy in any case, which the caller may change.
         """
-        if all(_named(graph) for graph in self.ir.graphs()):
+        if not own and all(_named(graph) for graph in self.ir.graphs()):
             return self
         copy = self.clone_ir()
         notes: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -483,3 +484,12 @@ def test_nothing_is_printed_in_the_users_own_process(capfd: pytest.CaptureFixtur
     )
     run(model, {"x": floats(1, 1)}, ENGINE)
     assert capfd.readouterr().err == ""
+
+
+def test_a_build_leaves_the_names_of_nested_nodes_alone(shared: Path) -> None:
+    model = Model.load(shared / "real_inputs/onnx/Polygraphy/tests/models/loop.onnx")
+    view = GraphView.of(model)
+    before = {node: view.ir_node(node).name for node in view.nodes}
+    assert any(node != name for node, name in before.items())
+    backends.get("onnxruntime").build(model, BuildOptions(profile_runs=0), lambda _: None)
+    assert {node: view.ir_node(node).name for node in view.nodes} == before

@@ -173,10 +173,12 @@ class OrtRunner:
 def _given(realised: Realised, options: BuildOptions) -> Given:
     """The graph as ONNX Runtime gets it: every node called by its id, nested ones too."""
     # A realised plan is a copy already, made just now and known to nobody else.
-    runtime = realised.model if options.plan.default != "fp32" else realised.model.for_runtime()
-    view = GraphView.of(runtime)
-    for node_id in view.nodes:
-        view.ir_node(node_id).name = str(node_id)  # our own copy, and the names are what the view calls them
+    view = GraphView.of(realised.model if options.plan.default != "fp32" else realised.model.for_runtime())
+    wrong = [node_id for node_id in view.nodes if view.ir_node(node_id).name != node_id]
+    if wrong and options.plan.default == "fp32":
+        view = GraphView.of(realised.model.for_runtime(own=True))
+    for node_id in wrong:
+        view.ir_node(node_id).name = str(node_id)
     return Given(view, {**realised.origin}, frozenset(realised.lowered), options.plan.default)
 
 
