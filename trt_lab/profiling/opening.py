@@ -19,7 +19,7 @@ def open_engines(paths: Sequence[Path], *, model: ModelLike | None = None) -> tu
 
     A file of layers takes the profile and the run times that follow it, so that `a.layers.json a.profile.json
     b.layers.json b.profile.json` are two engines. Records, folders and all else stand alone. Engines with the same
-    label are numbered.
+    label are told apart by their folders, or numbered.
 
     Raises:
         RecordError, ModelError: See `open_engine`.
@@ -35,7 +35,7 @@ def open_engines(paths: Sequence[Path], *, model: ModelLike | None = None) -> tu
             after += 1
         found.append(open_engine(paths[place], model=model, profile=extra.get("profile"), times=extra.get("times")))
         place = after
-    return _numbered(found)
+    return _told_apart(found)
 
 
 def _part(path: Path) -> str:
@@ -53,11 +53,22 @@ def _part(path: Path) -> str:
     return "profile" if any("name" in row and "averageMs" in row for row in rows[:3]) else ""
 
 
-def _numbered(engines: Sequence[Engine]) -> tuple[Engine, ...]:
+def _told_apart(engines: Sequence[Engine]) -> tuple[Engine, ...]:
+    """Engines with the same label get their folder's name before it, or a number after it."""
     labels = [engine.label for engine in engines]
-    return tuple(
-        replace(engine, label=f"{engine.label} ({labels[: place + 1].count(engine.label)})")
-        if labels.count(engine.label) > 1
-        else engine
-        for place, engine in enumerate(engines)
-    )
+    found = []
+    for place, engine in enumerate(engines):
+        alike = [other for other in engines if other.label == engine.label]
+        folders = [_folder(other) for other in alike]
+        if len(alike) > 1 and len(set(folders)) == len(folders):
+            engine = replace(engine, label=f"{_folder(engine)}/{engine.label}")
+        elif len(alike) > 1:
+            engine = replace(engine, label=f"{engine.label} ({labels[: place + 1].count(engine.label)})")
+        found.append(engine)
+    return tuple(found)
+
+
+def _folder(engine: Engine) -> str:
+    """Name of the folder that an engine's files lie in."""
+    origin = (engine.origin or Path()).resolve()
+    return origin.name if origin.is_dir() and engine.kind != "record" else origin.parent.name

@@ -27,7 +27,8 @@ def engine(layers: list[tuple[str, tuple[str, ...], float]], *, median: bool = T
         "layers",
         "trt10",
         tuple(
-            LayerInfo(i, name, "kgen", nodes=tuple(NodeId(n) for n in nodes)) for i, (name, nodes, _) in enumerate(layers)
+            LayerInfo(i, name, "kgen", nodes=tuple(NodeId(n) for n in nodes))
+            for i, (name, nodes, _) in enumerate(layers)
         ),
         tuple(LayerTime(i, name, ms, ms if median else None) for i, (name, _, ms) in enumerate(layers)),
     )
