@@ -24,6 +24,7 @@ COMMANDS = (
     "locate",
     "reduce",
     "quantize",
+    "inspect",
     "profile",
     "diff-engines",
     "zoo",
