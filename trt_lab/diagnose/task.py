@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +16,7 @@ from trt_lab.diagnose.evaluate import Evaluator, NodeValues
 from trt_lab.diagnose.evidence import Evidence, gather
 from trt_lab.diagnose.journal import Journal
 from trt_lab.diagnose.locate import Region, Source, TensorError, Trial, find_region, find_sources, tensor_errors
+from trt_lab.diagnose.quantization.scales import explain_node, search_notes
 from trt_lab.edit.lowering import is_weight
 from trt_lab.edit.schema import LowPrecision
 from trt_lab.graph import GraphView
@@ -36,6 +37,7 @@ class SearchTask:
         check: Decides instead of the tolerance.
         artifacts: Folder for the steps; None for a search that leaves nothing.
         key: What the search is about, for going on later.
+        measured: Errors of each sample, as `measure` gives them, where they were measured side by side already.
     """
 
     model_path: str
@@ -47,6 +49,7 @@ class SearchTask:
     artifacts: str | None = None
     resume: bool = False
     key: Mapping[str, JsonValue] = field(default_factory=dict)
+    measured: tuple[JsonValue, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,28 @@ class SearchFound:
     source_pair: tuple[np.ndarray, np.ndarray] | None
     notes: tuple[str, ...]
     reused: int = 0
+
+
+@dataclass(frozen=True)
+class MeasureTask:
+    """The errors of one sample, to be measured beside those of others."""
+
+    search: SearchTask
+    sample: int
+
+
+def measure(task: MeasureTask, on_progress: OnProgress) -> JsonValue:
+    """Both errors of every tensor on one sample, as JSON. Raises what `Evaluator` raises."""
+    samples = open_samples(task.search.samples_dir)
+    evaluator = Evaluator(Model.load(task.search.model_path), task.search.low, [dict(samples[task.sample])])
+    count = len(evaluator.nodes)
+
+    def tell(done: int, values: NodeValues) -> None:
+        on_progress(Progress("locate", done / count, f"sample {task.sample}: errors of {values.node}"))
+
+    accumulated, alone = _Worst(), _Worst()
+    _add_errors(evaluator, 0, task.sample, task.search.tolerance, tell, accumulated, alone)
+    return _errors_json(accumulated, alone)
 
 
 def search(task: SearchTask, on_progress: OnProgress) -> SearchFound:
@@ -98,6 +123,7 @@ class Search:
 
     def run(self) -> SearchFound:
         """The whole search."""
+        self._notes += search_notes(self.view)
         nothing = self._trial(())
         if nothing.passes:
             self._notes += self._blind()
@@ -199,20 +225,21 @@ class Search:
         return tensor_errors(self.view, accumulated, {stats.name: stats for stats in alone})
 
     def _measure(self) -> JsonValue:
-        accumulated: dict[str, TensorStats] = {}
-        alone: dict[str, TensorStats] = {}
-        count = len(self.evaluator.samples) * len(self.evaluator.nodes)
-        done = 0
-        for sample in range(len(self.evaluator.samples)):
-            for values in self.evaluator.sweep(sample):
-                done += 1
-                self._tell(Progress("locate", 0.05 + 0.45 * done / count, f"errors of {self.name(values.node)}"))
-                for tensor, golden in values.golden.items():
-                    _keep_worst(accumulated, tensor, values.low[tensor], golden, self._task.tolerance, sample)
-                    if values.node in self.evaluator.candidates:
-                        _keep_worst(alone, tensor, values.alone[tensor], golden, self._task.tolerance, sample)
-        return {name: [_json(asdict(s)) for s in found.values()] for name, found in
-                (("accumulated", accumulated), ("local", alone))}  # fmt: skip
+        accumulated, alone = _Worst(), _Worst()
+        for lines in self._task.measured:
+            assert isinstance(lines, dict)
+            for found, name in ((accumulated, "accumulated"), (alone, "local")):
+                for line in _lines(lines[name]):
+                    found.add(_stats_of(line))
+        nodes, samples = len(self.evaluator.nodes), len(self.evaluator.samples)
+        for sample in () if self._task.measured else range(samples):
+
+            def tell(done: int, values: NodeValues, first: int = sample * nodes) -> None:
+                fraction = 0.05 + 0.45 * (first + done) / (samples * nodes)
+                self._tell(Progress("locate", fraction, f"errors of {self.name(values.node)}"))
+
+            _add_errors(self.evaluator, sample, sample, self._task.tolerance, tell, accumulated, alone)
+        return _errors_json(accumulated, alone)
 
     def _with_evidence(self, errors: Sequence[TensorError], nodes: Collection[NodeId]) -> tuple[TensorError, ...]:
         """Evidence of `nodes`, each on the sample where its local error is worst; one step."""
@@ -245,7 +272,7 @@ class Search:
         }
         outputs: dict[str, np.ndarray] = {str(t): v for t, v in values.golden.items() if isinstance(v, np.ndarray)}
         alone: dict[str, np.ndarray] = {str(t): v for t, v in values.alone.items() if isinstance(v, np.ndarray)}
-        return gather(
+        found = gather(
             info,
             inputs,
             outputs,
@@ -255,6 +282,10 @@ class Search:
             before_softmax=self._softmax_follows(values.node),
             sample=sample,
         )
+        told = explain_node(self.view, values.node)
+        if told is not None and (told[1] or found.kind == "rounding"):
+            return replace(found, kind="quantisation", text=told[0])
+        return found
 
     def _softmax_follows(self, node: NodeId) -> bool:
         edge = [node]
@@ -302,16 +333,47 @@ class Search:
         return replace(region, keep_fp32=tuple(self.name(n) for n in region.keep_fp32), trials=trials)
 
 
-def _keep_worst(
-    found: dict[str, TensorStats], tensor: TensorId, a: Any, golden: Any, tolerance: Tolerance, sample: int
+class _Worst:
+    """The worst figures of each tensor."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, TensorStats] = {}
+
+    def add(self, stats: TensorStats) -> None:
+        """Takes figures when they are worse than those known."""
+        if stats.name not in self.found or _badness(stats) > _badness(self.found[stats.name]):
+            self.found[stats.name] = stats
+
+    def compare(self, tensor: TensorId, a: Any, golden: Any, tolerance: Tolerance, sample: int) -> None:
+        """Compares two values; what is no array has no figures."""
+        if not isinstance(a, np.ndarray) or not isinstance(golden, np.ndarray):
+            return
+        if a is golden and tensor in self.found:
+            return  # equal, and something is known already
+        self.add(compare_arrays(a, golden, tolerance, name=tensor, sample=sample))
+
+
+def _add_errors(
+    evaluator: Evaluator,
+    place: int,
+    sample: int,
+    tolerance: Tolerance,
+    tell: Callable[[int, NodeValues], None],
+    accumulated: _Worst,
+    alone: _Worst,
 ) -> None:
-    if not isinstance(a, np.ndarray) or not isinstance(golden, np.ndarray):
-        return
-    if a is golden and tensor in found:
-        return  # equal, and something is known already
-    stats = compare_arrays(a, golden, tolerance, name=tensor, sample=sample)
-    if tensor not in found or _badness(stats) > _badness(found[tensor]):
-        found[tensor] = stats
+    """Adds the errors of one sample, which is number `place` of the evaluator's."""
+    for done, values in enumerate(evaluator.sweep(place), 1):
+        tell(done, values)
+        for tensor, golden in values.golden.items():
+            accumulated.compare(tensor, values.low[tensor], golden, tolerance, sample)
+            if values.node in evaluator.candidates:
+                alone.compare(tensor, values.alone[tensor], golden, tolerance, sample)
+
+
+def _errors_json(accumulated: _Worst, alone: _Worst) -> JsonValue:
+    return {name: [_json(asdict(stats)) for stats in worst.found.values()] for name, worst in
+            (("accumulated", accumulated), ("local", alone))}  # fmt: skip
 
 
 def _badness(stats: TensorStats) -> tuple[bool, int, float]:

@@ -195,3 +195,46 @@ def _judge(f: PairFigures) -> list[ScaleFinding]:
         add("dead-channel", f"{len(f.dead_channels)} channels of '{f.tensor}' are 0 throughout, first {f.dead_channels[0]}",
             f.dead_channels)  # fmt: skip
     return found
+
+
+# --- for the search of low precision -----------------------------------------------------
+
+
+def search_notes(view: GraphView) -> list[str]:
+    """What a search for nodes that FP16 spoils must say of a quantised model: it does not see the Q/DQ themselves."""
+    pairs = len(find_qdq(view).pairs)
+    if not pairs:
+        return []
+    bad = [finding.message for finding in check_scales(view) if finding.severity == "error"]
+    what = (
+        f"the model is quantised ({pairs} Q/DQ pairs), and so is its reference: what the Q/DQ cost is not seen here; "
+        "trt-lab quantize measures it"
+    )
+    return [
+        what,
+        *bad[:4],
+        *([f"{len(bad) - 4} more bad scales"] if len(bad) > 4 else []),
+    ]
+
+
+def explain_node(view: GraphView, node: NodeId) -> tuple[str, bool] | None:
+    """Why Q/DQ may be behind the error of a node, and whether that is certain; None when no Q/DQ is near.
+
+    Certain is a bad scale right before or behind it. Likely is a QuantizeLinear that reads it: it turns a rounding that
+    crosses the middle between two steps into a whole step.
+    """
+    near = [p for p in find_qdq(view).pairs if p.source is not None and _touches(view, node, p)]
+    bad = {finding.node: finding.message for finding in check_scales(view) if finding.severity == "error"}
+    for pair in near:
+        if pair.node in bad:
+            return bad[pair.node], True
+    for pair in near:
+        if pair.source in view.nodes[node].outputs and pair.scale is not None:
+            step = float(np.abs(as_float(pair.scale)).max())
+            return f"'{pair.node}' turns its rounding into steps of {step:.4g}", False
+    return None
+
+
+def _touches(view: GraphView, node: NodeId, pair: QdqPair) -> bool:
+    info = view.nodes[node]
+    return pair.source in info.outputs or any(t in info.inputs for t in pair.restored)
