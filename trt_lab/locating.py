@@ -15,7 +15,7 @@ from pathlib import Path
 from trt_lab.backends.jobs import Task
 from trt_lab.diagnose.journal import Journal
 from trt_lab.diagnose.reduce import Reduced, ReduceTask, reduce
-from trt_lab.diagnose.task import SearchTask, search
+from trt_lab.diagnose.task import MeasureTask, SearchTask, measure, search
 from trt_lab.doubt import doubt_reference
 from trt_lab.errors import UsageError
 from trt_lab.graph.view import GraphView
@@ -23,7 +23,7 @@ from trt_lab.means import Means, Wish, build_step, low_precision, search_key
 from trt_lab.proving import prove
 from trt_lab.results import Finding
 from trt_lab.tensors import write_samples
-from trt_lab.types import BuildOptions, OnProgress, PrecisionPlan, Progress
+from trt_lab.types import BuildOptions, JsonValue, OnProgress, PrecisionPlan, Progress
 
 FINDING_FILE = "finding.json"
 
@@ -43,6 +43,8 @@ def locate(means: Means, wish: Wish, on_progress: OnProgress) -> Finding:
     before = build_step(means, journal, emulated, ())
     with tempfile.TemporaryDirectory(prefix="trt-lab-") as scratch:
         task = _search_task(means, wish, Path(scratch))
+        if means.width > 1 and before.verdict != "same":
+            task = _measured(means, journal, task, Path(scratch), on_progress)
         on_progress(Progress("locate", 0.1, "search"))
         found = means.submit(Task(search, task, task.model_path, str(Path(scratch) / "out")), on_progress)
     kept = found.region.keep_fp32 if found.region is not None else ()
@@ -64,6 +66,8 @@ def locate(means: Means, wish: Wish, on_progress: OnProgress) -> Finding:
         fp32_passes=found.fp32_passes,
         check=str(wish.check) if wish.check is not None else "",
     )
+    if wish.fp32 and means.options.backend == emulated.backend:
+        finding = replace(finding, fp32=build_step(means, journal, replace(emulated, plan=PrecisionPlan()), ()))
     if means.options.backend != emulated.backend:
         finding = prove(means, wish, journal, finding, on_progress)
     finding = replace(finding, seconds=time.monotonic() - started)
@@ -85,6 +89,16 @@ def reduce_model(means: Means, wish: Wish, out: Path, on_progress: OnProgress) -
         task = _search_task(means, wish, Path(scratch))
         wanted = ReduceTask(task, str(out.absolute()))
         return means.submit(Task(reduce, wanted, task.model_path, str(Path(scratch) / "out")), on_progress)
+
+
+def _measured(means: Means, journal: Journal, task: SearchTask, scratch: Path, on_progress: OnProgress) -> SearchTask:
+    """The task with the errors of its samples, which were measured side by side; each sample is a step."""
+
+    def measure_one(sample: int) -> JsonValue:
+        wanted = Task(measure, MeasureTask(task, sample), task.model_path, str(scratch / f"out-{sample}"))
+        return journal.step(f"errors of sample {sample}", lambda: means.submit(wanted, on_progress))
+
+    return replace(task, measured=tuple(means.together(measure_one, range(means.samples.count))))
 
 
 def _search_task(means: Means, wish: Wish, scratch: Path) -> SearchTask:

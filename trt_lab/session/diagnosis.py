@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from trt_lab import storage
 from trt_lab.activity import Status, scaled, silent
 from trt_lab.diagnose.check import CheckSource
+from trt_lab.diagnose.flaky import Flaky
 from trt_lab.diagnose.reduce import Reduced
 from trt_lab.diagnose.steps import Search
+from trt_lab.diagnose.switches import Switches
 from trt_lab.edit.precision import typed
 from trt_lab.errors import UsageError
-from trt_lab.locating import Means, Wish, locate, low_precision, reduce_model
+from trt_lab.isolating import build_repeatedly, try_switches
+from trt_lab.locating import locate, reduce_model
+from trt_lab.means import Means, Wish, low_precision
 from trt_lab.options import parse_precision
 from trt_lab.results import Finding, make_diff
 from trt_lab.runs import run_task
 from trt_lab.session.engines import Engines
-from trt_lab.types import OnProgress, PrecisionPlan
+from trt_lab.types import NodeId, OnProgress, PrecisionPlan
 
 
 class Diagnosis(Engines):
@@ -46,6 +51,7 @@ class Diagnosis(Engines):
         check: CheckSource | None = None,
         artifacts: str | Path | None = None,
         resume: bool = False,
+        fp32: bool = False,
     ) -> Finding:
         """Finds the nodes where the error starts and the smallest region that must stay in FP32.
 
@@ -54,11 +60,12 @@ class Diagnosis(Engines):
         Args:
             check: Decides instead of the tolerance: a metric such as `cosine>=0.999`, a command, a function, a `Check`.
             artifacts: Folder for every step. resume: Goes on with the steps there.
+            fp32: Also builds the engine in FP32, for `Finding.table`.
 
         Raises:
             UsageError: The precision is fp32; the check is bad; the steps belong to another search.
         """
-        wish = Wish.of(check, artifacts, resume=resume)
+        wish = Wish.of(check, artifacts, resume=resume, fp32=fp32)
         return self._locate(on_progress or silent, wish, str(wish))
 
     def _locate(self, report: OnProgress, wish: Wish, shown: str) -> Finding:
@@ -95,7 +102,39 @@ class Diagnosis(Engines):
             submit=lambda task, tell: run_task(
                 self._worker, task, self._activity.telling(tell), self._activity.submitted
             ),
+            width=self._worker.width,
         )  # fmt: skip
+
+    def flaky(self, k: int = 3, on_progress: OnProgress | None = None) -> Flaky:
+        """Builds the clean engine `k` times and tells whether the builds agree: identical, other kernels and all right, or
+        wrong now and then. With TensorRT the kernels of the best build are saved as a timing cache: `.lock`.
+
+        Raises:
+            UsageError: Fewer than 2 builds, or an engine that cannot run here. BackendError: A build fails.
+        """
+        report = on_progress or silent
+        folder = storage.next_path(storage.records_folder(self._records_root, self._model), "flaky", "")
+        with self._history.action(f"lab.flaky({k})"), self._activity.doing("flaky"):
+            found = build_repeatedly(self._means(report), k, folder, scaled(report, 0.1, 1.0))
+        self._activity.set(Status("done", found.headline))
+        return found
+
+    def switches(self, fusions: Iterable[tuple[str, str]] = (), on_progress: OnProgress | None = None) -> Switches:
+        """Turns the switches of the build one by one, and tells which of them makes the error go.
+
+        Args:
+            fusions: Pairs of neighbouring nodes whose fusion is to be cut.
+
+        Raises:
+            ModelError, EditError: A pair is not of neighbours. BackendError: The engine in question does not build.
+        """
+        pairs = [(self._view.node(NodeId(a)).id, self._view.node(NodeId(b)).id) for a, b in fusions]
+        shown = repr([(str(a), str(b)) for a, b in pairs]) if pairs else ""
+        report = on_progress or silent
+        with self._history.action(f"lab.switches({shown})"), self._activity.doing("switches"):
+            found = try_switches(self._means(report), pairs, scaled(report, 0.1, 1.0))
+        self._activity.set(Status("done", found.headline))
+        return found
 
     @property
     def search(self) -> Search | None:
