@@ -1,24 +1,29 @@
-"""Bars of a timeline: where each layer lies, and how bars too narrow to see are joined before they are sent."""
+"""Where the bars of a timeline lie: which lane a layer gets, when it starts, how runs follow each other."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from functools import lru_cache
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
+from trt_lab.graph.scopes import common_scope, scope_chain, scope_of
 from trt_lab.record import Record
 from trt_lab.types import LayerInfo, LayerTime
 
-BUDGET = 2000
-"""Most bars sent for one view."""
-
-PIXELS = 1000
-"""Assumed width of a timeline, in pixels of the page."""
-
 MAX_RUNS = 12
-"""Most runs shown as small multiples."""
+"""Most runs shown under each other."""
+
+MAX_LANES = 20
+"""Most lanes of one record; the rest share one."""
+
+LaneBy: TypeAlias = Literal["stream", "scope", "type"]
+"""What layers of one lane have in common: the stream they ran on, the ONNX scope of their nodes, their type."""
+
+RunsAs: TypeAlias = Literal["median", "each", "sequence"]
+"""One bar a layer at its median, the lanes of each run under each other, or all runs one after another."""
 
 
 class TimedLike(Protocol):
@@ -44,10 +49,8 @@ class Bars:
 
     Attributes:
         lane: Index into `lanes`.
-        start, duration: ms from the start of the run.
-        low, high: 10 % and 90 % quantiles of the duration over the runs; NaN with fewer than two runs.
-        layer: Index of the layer in its engine (`LayerInfo.index`).
-        engine: Index of the record the bar belongs to.
+        start, duration: ms from the start of the first run.
+        row: Index of the timed layer: those of the first record in its order, then those of the next.
         lanes: What each lane is called.
         notes: What the reader must be told about how the bars lie.
     """
@@ -55,10 +58,7 @@ class Bars:
     lane: np.ndarray
     start: np.ndarray
     duration: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    layer: np.ndarray
-    engine: np.ndarray
+    row: np.ndarray
     lanes: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -78,12 +78,8 @@ def layer_sum_ms(record: Timed) -> float:
     return sum(time.average_ms for time in record.times)
 
 
-def lay_out(records: Sequence[Timed], runs: str = "median") -> Bars:
-    """Bars of some records.
-
-    Args:
-        records: Each gets its own lanes, one a stream.
-        runs: "median": one bar a layer. "each": the lanes are repeated for each of the first `MAX_RUNS` runs.
+def lay_out(records: Sequence[Timed], runs: RunsAs = "median", by: LaneBy = "stream") -> Bars:
+    """Bars of some records, each in lanes of its own.
 
     Cases: a record where any layer lacks its start time is laid end to end; so are single runs, as
     start times are known as medians only.
@@ -91,28 +87,67 @@ def lay_out(records: Sequence[Timed], runs: str = "median") -> Bars:
     parts: list[tuple[np.ndarray, ...]] = []
     lanes: list[str] = []
     notes: dict[str, list[str]] = {}
-    for engine, record in enumerate(records):
+    rows = 0
+    for record in records:
         prefix = f"{record.name} · " if len(records) > 1 else ""
-        known = {layer.index: layer for layer in record.layers}
-        streams = [known[time.index].stream if time.index in known else None for time in record.times]
-        names = sorted({stream for stream in streams if stream is not None})
-        labels = [f"stream {stream}" for stream in names] or ["layers"]
-        lane_of = np.array([names.index(stream) if stream is not None else 0 for stream in streams], dtype=np.int64)
+        lane_of, labels = _lanes_of(record, by)
+        row = np.arange(rows, rows + len(record.times))
+        rows += len(record.times)
         for title, durations, starts in _runs(record, runs, notes):
-            low, high = _spread(record) if runs == "median" else (np.full(durations.size, np.nan),) * 2
-            layer = np.array([time.index for time in record.times], dtype=np.int64)
-            parts.append(
-                (lane_of + len(lanes), starts, durations, low, high, layer, np.full(durations.size, engine, np.int64))
-            )
-            lanes += [
-                prefix + title + label if len(labels) > 1 or not title else prefix + title.strip(" ·")
-                for label in labels
-            ]
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [np.zeros(0)] * 7
+            repeats = durations.size // max(1, row.size)
+            parts.append((np.tile(lane_of, repeats) + len(lanes), starts, durations, np.tile(row, repeats)))
+            alone = len(labels) == 1 and by == "stream" and title
+            lanes += [prefix + (title.strip(" ·") if alone else title + label) for label in labels]
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [np.zeros(0, np.int64)] * 4
     order = np.lexsort((columns[1], columns[0]))
-    lane, start, duration, low, high, layer, engine = (column[order] for column in columns)
-    said = _joined(notes, len(records))
-    return Bars(lane, start, duration, low, high, layer, engine, lanes=tuple(lanes), notes=said)
+    lane, start, duration, row = (column[order] for column in columns)
+    return Bars(lane, start, duration, row, lanes=tuple(lanes), notes=_joined(notes, len(records)))
+
+
+def _lanes_of(record: Timed, by: LaneBy) -> tuple[np.ndarray, list[str]]:
+    """The lane of each timed layer, and what the lanes are called."""
+    known = {layer.index: layer for layer in record.layers}
+    layers = [known.get(time.index) for time in record.times]
+    if by == "stream":
+        streams = [layer.stream if layer is not None else None for layer in layers]
+        names = sorted({stream for stream in streams if stream is not None})
+        place = {stream: at for at, stream in enumerate(names)}
+        lane_of = np.array([0 if stream is None else place[stream] for stream in streams], dtype=np.int64)
+        return lane_of, [f"stream {stream}" for stream in names] or ["layers"]
+    if by == "type":
+        keys = [layer.type if layer is not None and layer.type else "type not recorded" for layer in layers]
+    else:
+        keys = _scopes_of(layers)
+    spent: dict[str, float] = {}
+    for key, time in zip(keys, record.times, strict=True):
+        spent[key] = spent.get(key, 0.0) + usual_ms(time)
+    longest = sorted(spent, key=lambda key: -spent[key])
+    shown = longest if len(longest) <= MAX_LANES else longest[: MAX_LANES - 1]
+    if by == "scope":
+        shown = [key for key in spent if key in set(shown)]
+    place = {key: at for at, key in enumerate(shown)}
+    others = len(longest) - len(shown)
+    lane_of = np.array([place.get(key, len(shown)) for key in keys], dtype=np.int64)
+    return lane_of, [*shown, *([f"{others} others"] if others else [])] or ["layers"]
+
+
+def _scopes_of(layers: Sequence[LayerInfo | None]) -> list[str]:
+    """The scope that the nodes of each layer have in common, cut to a depth that gives few enough lanes."""
+    scopes = [_scope_of_nodes(layer.nodes) if layer is not None and layer.nodes else None for layer in layers]
+    chains = {scope: scope_chain(scope) for scope in set(scopes) if scope is not None}
+    depth = max((len(chain) for chain in chains.values()), default=0)
+    while depth > 1 and len({tuple(chain[:depth]) for chain in chains.values()}) > MAX_LANES:
+        depth -= 1
+    cut = {scope: (chain[:depth] or ["/"])[-1] for scope, chain in chains.items()}
+    return ["no ONNX node known" if scope is None else cut[scope] for scope in scopes]
+
+
+@lru_cache(maxsize=4096)
+def _scope_of_nodes(nodes: tuple[str, ...]) -> str:
+    common = scope_of(nodes[0])
+    for node in nodes[1:]:
+        common = common_scope(common, scope_of(node))
+    return common
 
 
 def _joined(notes: dict[str, list[str]], records: int) -> tuple[str, ...]:
@@ -120,20 +155,26 @@ def _joined(notes: dict[str, list[str]], records: int) -> tuple[str, ...]:
     return tuple(text if len(names) == records else f"{', '.join(names)}: {text}" for text, names in notes.items())
 
 
-def _runs(record: Timed, runs: str, notes: dict[str, list[str]]) -> list[tuple[str, np.ndarray, np.ndarray]]:
+def _runs(record: Timed, runs: RunsAs, notes: dict[str, list[str]]) -> list[tuple[str, np.ndarray, np.ndarray]]:
     """Title, durations and starts of each set of lanes of a record; adds to `notes`."""
 
     def note(text: str) -> None:
         notes.setdefault(text, []).append(record.name)
 
-    if runs == "each":
+    if runs != "median":
         count = min((len(time.runs_ms) for time in record.times), default=0)
         if count:
+            each = np.array([time.runs_ms[:count] for time in record.times], dtype=np.float64).T
+            note("layers of a run are laid end to end: start times are not kept run by run")
+            if runs == "sequence":
+                note(f"{count} runs one after another; the time between two runs is not known")
+                return [("", each.ravel(), _end_to_end(each.ravel()))]
             if count > MAX_RUNS:
                 note(f"the first {MAX_RUNS} of {count} runs are shown")
-            note("layers of a run are laid end to end: start times are not kept run by run")
-            each = [np.array([time.runs_ms[run] for time in record.times]) for run in range(min(count, MAX_RUNS))]
-            return [(f"run {run + 1} · ", durations, _end_to_end(durations)) for run, durations in enumerate(each)]
+            return [
+                (f"run {run + 1} · ", durations, _end_to_end(durations))
+                for run, durations in enumerate(each[:MAX_RUNS])
+            ]
         note("single runs were not recorded; medians are shown")
     durations = np.array([usual_ms(time) for time in record.times], dtype=np.float64)
     given = [time.start_ms for time in record.times if time.start_ms is not None]
@@ -146,57 +187,3 @@ def _runs(record: Timed, runs: str, notes: dict[str, list[str]]) -> list[tuple[s
 
 def _end_to_end(durations: np.ndarray) -> np.ndarray:
     return np.concatenate([[0.0], np.cumsum(durations)[:-1]]) if durations.size else durations
-
-
-def _spread(record: Timed) -> tuple[np.ndarray, np.ndarray]:
-    pairs = [
-        tuple(np.quantile(time.runs_ms, (0.1, 0.9))) if len(time.runs_ms) > 1 else (np.nan, np.nan)
-        for time in record.times
-    ]
-    array = np.array(pairs, dtype=np.float64).reshape(-1, 2)
-    return array[:, 0], array[:, 1]
-
-
-@dataclass(frozen=True)
-class Groups:
-    """Bars as they are drawn: `first` and `count` say which entries of `Bars` each one joins."""
-
-    first: np.ndarray
-    count: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    busy: np.ndarray
-    """Sum of the durations joined, in ms."""
-
-
-def join_narrow(bars: Bars, start: float, end: float, *, pixels: int = PIXELS, budget: int = BUDGET) -> Groups:
-    """Joins neighbours of one lane that are narrower than a pixel and begin in the same one.
-
-    Only bars that touch [start, end] (ms) are kept. Pixels are made coarser until at most `budget` bars are left
-    (but never fewer than one a lane).
-    """
-    stop = bars.start + bars.duration
-    shown = np.flatnonzero((stop >= start) & (bars.start <= end))
-    if not shown.size:
-        empty = np.zeros(0, np.int64)
-        return Groups(empty, empty, np.zeros(0), np.zeros(0), np.zeros(0))
-    lane, begin, length = bars.lane[shown], bars.start[shown], bars.duration[shown]
-    pixel = max((end - start) / pixels, np.finfo(np.float64).tiny)
-    while True:
-        narrow = length < pixel
-        bucket = np.floor((begin - start) / pixel)
-        together = (
-            narrow[1:] & narrow[:-1] & (bucket[1:] == bucket[:-1]) & (lane[1:] == lane[:-1]) & (np.diff(shown) == 1)
-        )
-        first = np.flatnonzero(np.concatenate([[True], ~together]))
-        if first.size <= max(budget, int(np.unique(lane).size)):
-            break
-        pixel *= 2
-    count = np.diff(np.append(first, shown.size))
-    return Groups(
-        first=shown[first],
-        count=count,
-        left=begin[first],
-        right=np.maximum.reduceat(stop[shown], first),
-        busy=np.add.reduceat(length, first),
-    )

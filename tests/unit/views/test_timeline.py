@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tests.unit.views.samples import LIMIT, bars_of, named, plots_of, record, size_of, words
 from trt_lab.types import LayerTime
-from trt_lab.views.lanes import BUDGET, join_narrow, lay_out
-from trt_lab.views.timeline import select_layer, timeline_figure
+from trt_lab.views.joining import BUDGET, join_narrow
+from trt_lab.views.lanes import lay_out
+from trt_lab.views.timeline import Timeline, timeline_figure
 
 
 def test_missing_starts_are_laid_end_to_end_and_said() -> None:
@@ -117,16 +118,15 @@ def test_joined_bars_say_how_many_and_come_apart_when_zoomed() -> None:
 
 def test_a_tap_calls_back_with_the_layer_and_python_selects() -> None:
     taps: list[int] = []
-    figure = timeline_figure(record([1.0, 2.0, 3.0], starts=[3.0, 0.0, 1.0]), on_select=taps.append)
-    source = bars_of(figure)
+    timeline = Timeline(record([1.0, 2.0, 3.0], starts=[3.0, 0.0, 1.0]), on_select=taps.append)
+    source = bars_of(timeline.figure)
     row = np.asarray(source.data["layer"]).tolist().index(2)
     source.selected.indices = [row]
     assert taps == [2]
-    select_layer(figure, 0)
-    assert taps == [2, 0]
+    timeline.select(0)
     assert np.asarray(source.data["layer"])[source.selected.indices].tolist() == [0]
-    select_layer(figure, None)
-    assert taps == [2, 0] and source.selected.indices == []
+    timeline.select(None)
+    assert taps == [2] and source.selected.indices == []
 
 
 def test_names_are_escaped_by_the_tooltip_and_long_ones_shortened() -> None:

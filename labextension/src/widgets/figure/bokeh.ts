@@ -5,11 +5,18 @@ import type { Arrays } from "../transfer";
 export type Buffers = Map<string, ArrayBuffer>;
 
 export interface BokehModel {
+  readonly type: string;
+  readonly attributes: Record<string, unknown>;
+  /** Of data sources. */
+  get_column?(name: string): ArrayLike<number> | null;
   setv(values: Record<string, unknown>, options: { sync: boolean }): void;
 }
 
+/** `model` and `attr` say what changed, where it is an attribute of a model. */
 export interface DocumentEvent {
   readonly sync: boolean;
+  readonly model?: BokehModel;
+  readonly attr?: string;
 }
 
 export interface BokehDocument {
@@ -18,6 +25,7 @@ export interface BokehDocument {
   create_json_patch(events: DocumentEvent[]): { events: unknown[] };
   apply_json_patch(patch: unknown, buffers: Buffers): void;
   get_model_by_id(id: string): BokehModel | null;
+  get_model_by_name(name: string): BokehModel | null;
 }
 
 export interface BokehViews {

@@ -11,6 +11,8 @@ import {
   detachBuffers,
   loadBokeh,
 } from "./bokeh";
+import { listenToKeys } from "./keys";
+import { Pace } from "./pace";
 import { Status } from "./status";
 import { paint, type ThemeTable } from "./theme";
 
@@ -118,12 +120,14 @@ export class FigureView {
       throw error;
     }
     const forget = this.#forward(figure, item.generation);
+    const unkey = listenToKeys(figure, host);
     return {
       document: figure,
       host,
       item,
       remove: () => {
         forget();
+        unkey();
         remove();
       },
     };
@@ -139,27 +143,22 @@ export class FigureView {
     this.#recolour();
   }
 
-  /** Sends what the user changes to Python, once a frame; returns what ends it. */
+  /** Sends what the user changes to Python; returns what ends it. */
   #forward(figure: BokehDocument, generation: number): () => void {
-    let events: DocumentEvent[] = [];
-    const send = (): void => {
-      if (events.length === 0) return;
+    const pace = new Pace((events) => {
       const { patch, arrays } = detachBuffers(figure.create_json_patch(events));
-      events = [];
       const fields = { patch: { ...(patch as object), generation, view: this.#name } };
       this.#channel.request("figure.patch", fields, { arrays, timeout: null }).then(
         () => this.#status.state === "failed" && this.#status.show("ready"),
         (error: unknown) => error instanceof RefusedError && this.#status.show("failed", error.message),
       );
-    };
+    });
     const listener = (event: DocumentEvent): void => {
-      if (!event.sync || !this.#live) return;
-      events.push(event);
-      if (events.length === 1) requestAnimationFrame(send);
+      if (event.sync && this.#live) pace.add(event);
     };
     figure.on_change(listener);
     return () => {
-      events = [];
+      pace.clear();
       figure.remove_on_change(listener);
     };
   }
@@ -176,6 +175,7 @@ export class FigureView {
     if (patch.generation !== drawn.item.generation || patch.revision <= drawn.item.revision) return;
     drawn.item.revision = patch.revision;
     drawn.document.apply_json_patch({ events: patch.events }, buffers);
+    drawn.host.dataset.revision = String(patch.revision);
   }
 
   #recolour(): void {
