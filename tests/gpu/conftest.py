@@ -43,6 +43,7 @@ class Lab:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.worker = Worker(limit_s=500)
         self._numbers = itertools.count()
 

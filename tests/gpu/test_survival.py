@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +18,11 @@ import pytest
 from tests.gpu import models
 from tests.gpu.conftest import Lab
 from trt_lab import backends
+from trt_lab.backends.jobs import Request
+from trt_lab.backends.worker import Worker
 from trt_lab.errors import BuildError, CancelledError, InputError, TrtLabError, UsageError, WorkerCrashedError
 from trt_lab.model import Model
+from trt_lab.tensors import open_samples
 from trt_lab.types import BuildOptions, PrecisionPlan, Progress, ShapeRange
 
 pytestmark = pytest.mark.gpu
@@ -27,6 +32,8 @@ FEEDS = [{"x": np.zeros((1, 3, 64, 64), np.float32)}]
 SMALL_FEEDS = [{"x": np.array([[1, 2, 0], [3, 0, 4]], np.float32)}]
 CRASHES = int(os.environ.get("TRT_LAB_CRASHES", "50"))
 """How many processes are killed."""
+WORKERS = 5
+"""Workers at once; each is first killed twice inside TensorRT's builder."""
 
 
 def options(*shapes: ShapeRange, **more: object) -> BuildOptions:
@@ -46,26 +53,57 @@ def test_doctor(lab: Lab) -> None:
     assert info.details["gpu_memory"] == "CUDA driver (libcuda)"
 
 
-def test_fifty_crashes_are_fifty_clear_errors(lab: Lab, l2norm: Model) -> None:
-    """The child is killed by SIGSEGV and SIGKILL in turn: the first two times while TensorRT builds, then early in a job."""
+def crash(worker: Worker, request: Request, killed: signal.Signals, deep: bool) -> str:
+    """Kills the worker's process while it builds (`deep`: inside TensorRT's builder); what the error says."""
+    process = worker.warm().result(100)
+
+    def kill(progress: Progress) -> None:
+        if progress.phase == "build" and (progress.fraction or not deep):
+            with contextlib.suppress(ProcessLookupError):  # steps told after the end
+                os.kill(process, killed)
+
+    with pytest.raises(WorkerCrashedError) as caught:
+        worker.submit(request, kill).result(150)
+    return str(caught.value)
+
+
+def crash_and_build(lab: Lab, l2norm: Model, number: int, rounds: int) -> tuple[list[str], list[str], tuple[int, ...]]:
+    """`rounds` crashes of one worker, the first two of them deep, then a build.
+
+    Returns:
+        Signals sent, what was said, and the shape that the build gave.
+    """
     long = options(X, plan=PrecisionPlan("fp16"), timing_cache="off")
-    for number in range(CRASHES):
-        killed = signal.SIGSEGV if number % 2 else signal.SIGKILL
-        deep = number < 2
-        process = lab.worker.warm().result(60)
-        request = lab.request(l2norm, long, FEEDS) if deep else lab.request(models.nonzero(), options(), SMALL_FEEDS)
+    sent, said = [], []
+    worker = Worker(limit_s=200, lock_path=lab.folder / f"crash-{number}.lock")
+    try:
+        for turn in range(rounds):
+            killed = signal.SIGSEGV if turn % 2 else signal.SIGKILL
+            deep = turn < 2
+            request = (
+                lab.request(l2norm, long, FEEDS) if deep else lab.request(models.nonzero(), options(), SMALL_FEEDS)
+            )
+            sent.append(killed.name)
+            said.append(crash(worker, request, killed, deep))
+        request = lab.request(models.nonzero(), options(), SMALL_FEEDS)
+        worker.submit(request).result(150)
+        return sent, said, open_samples(Path(request.out_dir) / "samples", which="outputs")[0]["y"].shape
+    finally:
+        worker.close()
 
-        def kill(progress: Progress, process: int = process, killed: int = killed, deep: bool = deep) -> None:
-            if progress.phase == "build" and (progress.fraction or not deep):
-                with contextlib.suppress(ProcessLookupError):  # steps told after the end
-                    os.kill(process, killed)
 
-        with pytest.raises(WorkerCrashedError) as caught:
-            lab.worker.submit(request, kill).result(120)
-        assert killed.name in str(caught.value)
-        assert "\n" not in str(caught.value).strip()
-    engine = lab.run(models.nonzero(), options(), SMALL_FEEDS)
-    assert engine.outputs[0]["y"].shape == (2, 4)
+def test_fifty_crashes_are_fifty_clear_errors(lab: Lab, l2norm: Model) -> None:
+    """Children are killed by SIGSEGV and SIGKILL in turn, in several workers at once: starting a process takes seconds."""
+    with ThreadPoolExecutor(WORKERS) as pool:
+        rounds = [CRASHES // WORKERS + (i < CRASHES % WORKERS) for i in range(WORKERS)]
+        ended = list(pool.map(lambda i: crash_and_build(lab, l2norm, i, rounds[i]), range(WORKERS)))
+    sent = [name for names, _, _ in ended for name in names]
+    said = [text for _, texts, _ in ended for text in texts]
+    assert len(said) == CRASHES
+    for name, text in zip(sent, said, strict=True):
+        assert name in text
+        assert "\n" not in text.strip()
+    assert [shape for _, _, shape in ended] == [(2, 4)] * WORKERS
 
 
 _DEBUG = """
@@ -103,11 +141,15 @@ def test_debug_tensors_are_not_used_where_they_kill(lab: Lab, shared: Path) -> N
 
 
 def test_cancel_within_two_seconds(lab: Lab, l2norm: Model) -> None:
-    job = lab.worker.submit(lab.request(l2norm, options(X, plan=PrecisionPlan("fp16"), timing_cache="off"), FEEDS))
-    deadline = time.monotonic() + 60
-    while job.progress.phase != "build" or not job.progress.fraction:
-        assert time.monotonic() < deadline, "the build did not start"
-        time.sleep(0.01)
+    building = threading.Event()
+
+    def tell(progress: Progress) -> None:
+        if progress.phase == "build" and progress.fraction:
+            building.set()
+
+    request = lab.request(l2norm, options(X, plan=PrecisionPlan("fp16"), timing_cache="off"), FEEDS)
+    job = lab.worker.submit(request, tell)
+    assert building.wait(60), "the build did not start"
     started = time.monotonic()
     job.cancel()
     with pytest.raises(CancelledError):
