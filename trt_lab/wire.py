@@ -386,6 +386,16 @@ class FigureChanged(Message):
     kind: Literal["figure.changed"] = "figure.changed"
 
 
+# --- snippets ----------------------------------------------------------------------------------
+
+
+class Snippet(Message):
+    """A text to copy."""
+
+    label: str
+    text: str
+
+
 REQUESTS: tuple[tuple[type[Message], type[Message]], ...] = (
     (PingRequest, Done),
     (SceneRequest, Scene),
@@ -407,7 +417,7 @@ REQUESTS: tuple[tuple[type[Message], type[Message]], ...] = (
 EVENTS: tuple[type[Message], ...] = (GraphChanged, ColoursChanged, TableChanged, FigurePatched, FigureChanged)
 """What Python says unasked."""
 
-TRAITS: tuple[type[Message], ...] = (Column,)
+TRAITS: tuple[type[Message], ...] = (Column, Snippet)
 """What travels as the value of a trait."""
 
 

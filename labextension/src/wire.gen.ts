@@ -298,6 +298,12 @@ export interface SearchRequest {
   limit?: number;
 }
 
+/** A text to copy. */
+export interface Snippet {
+  label: string;
+  text: string;
+}
+
 /** Rows or columns are new: ask for them. */
 export interface TableChanged {
   kind: "table.changed";

@@ -55,8 +55,11 @@ class Search:
         """All steps so far, in order; those of a search that it goes on with included.
 
         Args:
-            trials: Of the finding: they tell which engines passed, which the journal leaves open.
+            trials: Of the finding: they tell which engines passed, which the journal leaves open. Without a
+                journal they are all that is known.
         """
+        if self.folder is None:
+            return tuple(map(_of_trial, trials))
         with self._lock:
             for line in self._new_lines():
                 self._take(line)
@@ -103,6 +106,11 @@ class Search:
             )
         else:
             self._steps[name] = replace(begun, state="done")
+
+
+def _of_trial(trial: Trial) -> Step:
+    what = "build" if trial.builds else "try"
+    return Step(what, "passes" if trial.passes else "fails", trial.keep_fp32, trial.error, trial.builds)
 
 
 def _begun(name: str) -> Step:

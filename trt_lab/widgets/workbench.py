@@ -11,8 +11,12 @@ from typing import Any
 
 import ipywidgets as ui
 
+from trt_lab import storage
 from trt_lab.compare.observer import Observation
+from trt_lab.diagnose.recipes import recipes
+from trt_lab.diagnose.steps import Search
 from trt_lab.errors import TrtLabError
+from trt_lab.options import parse_precision
 from trt_lab.record import Record
 from trt_lab.results import Diff
 from trt_lab.session import Change, Session
@@ -22,6 +26,7 @@ from trt_lab.widgets.graph import GraphWidget
 from trt_lab.widgets.graph_static import static_html
 from trt_lab.widgets.panes.diff import DiffPane
 from trt_lab.widgets.panes.layers import LayersPane
+from trt_lab.widgets.panes.locate import LocateActions, LocatePane
 from trt_lab.widgets.panes.log import CodePane, LogPane
 from trt_lab.widgets.panes.timeline import TimelinePane
 from trt_lab.widgets.still import still
@@ -32,7 +37,7 @@ from trt_lab.widgets.undo import Undo
 STATUS_EVERY_S = 0.1
 """Progress is shown at most this often; the last state always is."""
 
-TABS = ("Diff", "Timeline", "Layers", "Log", "Code")
+TABS = ("Diff", "Locate", "Timeline", "Layers", "Log", "Code")
 
 
 class Workbench(ui.VBox):
@@ -48,17 +53,24 @@ class Workbench(ui.VBox):
         self._lock = threading.RLock()
         self._selecting = False
         self._status_at = 0.0
+        self._search_shown: tuple[Search | None, str] | None = None
         self.error = ui.HTML()
         self.graph = GraphWidget(session.view)
         self.undo = Undo(self._show_undo)
         self.toolbar = Toolbar(session, self._show_error)
         self.diff_pane = DiffPane(self._tensor_chosen)
+        self.locate_pane = LocatePane(
+            LocateActions(
+                self._start_search, session.cancel, self._choose, self._keep_found, self.undo.take_back, self._repaired
+            )
+        )
         self.timeline_pane = TimelinePane(self._layer_chosen)
         self.layers_pane = LayersPane(self._layer_chosen)
         self.log_pane = LogPane()
         self.code_pane = CodePane(self._export)
         self.tabs = ui.Tab(
-            [self.diff_pane, self.timeline_pane, self.layers_pane, self.log_pane, self.code_pane], titles=TABS
+            [self.diff_pane, self.locate_pane, self.timeline_pane, self.layers_pane, self.log_pane, self.code_pane],
+            titles=TABS,
         )
         body = ui.HBox([self.graph, self.tabs])
         body.add_class("trt-lab-body")
@@ -85,6 +97,7 @@ class Workbench(ui.VBox):
         bundle = dict(super()._repr_mimebundle_(**kwargs) or {})
         _, diff = self._newest()
         found = diff._repr_html_() if diff is not None else ""
+        found += self._session.finding._repr_html_() if self._session.finding is not None else ""
         bundle["text/plain"] = repr(self._session)
         bundle["text/html"] = still(static_html(self._session.view) + found)
         return bundle
@@ -102,18 +115,24 @@ class Workbench(ui.VBox):
                 self._show_all()
             elif change in ("probes", "options"):
                 self._show_choices()
+                self._show_finding()
             elif change == "observer":
                 self._show_observation()
             elif change == "samples":
                 self.toolbar.refresh()
             elif change in ("record", "reference", "finding"):
                 self._show_results()
+                self._show_finding()
+                if change == "finding" and self._session.finding is not None and self._session.finding.errors:
+                    self.graph.colour_by = "local"
             elif change == "code":
                 self.code_pane.show(self._session.code)
 
     def _show_all(self) -> None:
         self._show_choices()
         self._show_results()
+        self._show_finding()
+        self._show_search()
         self.code_pane.show(self._session.code)
         self.toolbar.show_status(self._session.status)
 
@@ -123,12 +142,50 @@ class Workbench(ui.VBox):
             return
         self._status_at = now
         self.toolbar.show_status(status)
+        with self._lock:
+            self._show_search_choice()
+            self._show_search()
+
+    def _show_search(self) -> None:
+        """The steps of a search while it runs, and once more when it has ended."""
+        session, search = self._session, self._session.search
+        state = search.state if search is not None else ""
+        if state != "running" and (search, state) == self._search_shown:
+            return
+        began_or_ended = self._search_shown != (search, state)
+        self._search_shown = (search, state)
+        if state == "running" and began_or_ended:
+            self.tabs.selected_index = TABS.index("Locate")
+        region = session.finding.region if session.finding is not None and state == "ended" else None
+        steps = search.steps(region.trials if region is not None else ()) if search is not None else ()
+        self.locate_pane.show_search(search, steps, session.status.text)
+        if began_or_ended:
+            self._show_finding()
+
+    def _show_search_choice(self) -> None:
+        options, busy = self._session.options, self._session.status.state == "busy"
+        self.locate_pane.show_choice(options.plan.default, options.backend, busy=busy)
+
+    def _show_finding(self) -> None:
+        """The finding, unless it is being searched anew."""
+        session, finding = self._session, self._session.finding
+        if session.search is not None and session.search.state != "ended":
+            finding = None
+        told: dict[str, str] = {}
+        if finding is not None:
+            path = str(session.model.path or f"{session.model.name}.onnx")
+            told = recipes(path, parse_precision(finding.precision), finding.keep_fp32)
+        plan = session.options.plan
+        kept = finding is not None and (finding.precision, finding.keep_fp32) == (plan.default, plan.keep_fp32)
+        self.locate_pane.show_finding(finding, told, kept=kept)
+        self.graph.set_errors(finding.errors if finding is not None else ())
 
     def _show_choices(self) -> None:
         session = self._session
         self.graph.probes = [str(tensor) for tensor in session.probes]
         self.graph.kept = [str(node) for node in session.options.plan.keep_fp32]
         self.toolbar.refresh()
+        self._show_search_choice()
 
     def _show_results(self) -> None:
         record, diff = self._newest()
@@ -177,6 +234,32 @@ class Workbench(ui.VBox):
 
     def _show_undo(self, what: str) -> None:
         self.graph.undo = what
+        self.locate_pane.show_undo(what)
+
+    def _start_search(self, resume: bool) -> None:
+        try:
+            self._session.start_locate(resume=resume)
+        except TrtLabError as error:
+            self._show_error(str(error))
+
+    def _keep_found(self) -> None:
+        session, before = self._session, self._session.options.plan
+        finding = session.finding
+        if finding is None:
+            return
+        session.use(precision=finding.precision, keep_fp32=finding.keep_fp32)
+        self.undo.did(
+            f"{len(finding.keep_fp32)} nodes kept in FP32",
+            lambda: session.use(precision=before.default, keep_fp32=before.keep_fp32),
+        )
+
+    def _repaired(self) -> str:
+        session, finding = self._session, self._session.finding
+        stem = f"{session.model.name}.{finding.precision}" if finding is not None else session.model.name
+        return str(session.export_repaired(storage.next_path(Path.cwd(), storage.safe_name(stem), ".onnx")))
+
+    def _choose(self, node: str) -> None:
+        self.graph.selected = node
 
     def _export(self) -> str:
         return str(self._session.export_notebook(Path.cwd() / f"{self._session.model.name}-trt-lab.ipynb"))

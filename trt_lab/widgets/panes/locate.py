@@ -1,0 +1,279 @@
+"""The Locate tab: the search for the cause, step by step, and what came of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import ipywidgets as ui
+
+from trt_lab.diagnose.steps import Search, Step
+from trt_lab.errors import TrtLabError
+from trt_lab.results import Finding
+from trt_lab.types import NodeId, TensorStats
+from trt_lab.widgets.snippets import SnippetsWidget
+from trt_lab.widgets.table import TableWidget
+from trt_lab.widgets.text import line
+from trt_lab.wire import Column
+
+STEP_COLUMNS = (
+    Column(name="number", label="#", format="integer", width=46),
+    Column(name="what", label="step", width=150),
+    Column(name="kept", label="kept in FP32", format="name"),
+    Column(name="state", label="result", width=92),
+    Column(name="error", label="max abs", format="figure", width=84, help="worst of the outputs; – where not finite"),
+)
+_SNR_HELP = "signal to noise; under 30 dB is more than rounding; −Inf: values became infinite or NaN"
+EVIDENCE_COLUMNS = (
+    Column(name="node", label="node", format="name", width=170),
+    Column(name="role", label="role", width=108, help="source: the error arises here; keep: must stay in FP32"),
+    Column(name="kind", label="kind", width=104),
+    Column(name="local", label="local", unit="dB", format="figure", width=72, help=f"the node alone: {_SNR_HELP}"),
+    Column(name="accumulated", label="accum.", unit="dB", format="figure", width=78, help=f"all low: {_SNR_HELP}"),
+    Column(name="note", label="what the numbers say"),
+)
+_STATES = {"running": "… running", "passes": "✓ passes", "fails": "✗ fails", "done": "✓ done"}
+_NARROW = {"width": "auto"}
+
+
+@dataclass(frozen=True)
+class LocateActions:
+    """What the pane's buttons and rows do.
+
+    Attributes:
+        start: Begins a search; goes on with the stopped one where it is told to.
+        choose: Shows a node in the graph.
+        keep: Keeps the nodes found in FP32. undo: Takes that, or the newest change, back.
+        export: Writes the repaired model and returns its path.
+    """
+
+    start: Callable[[bool], None]
+    stop: Callable[[], None]
+    choose: Callable[[str], None]
+    keep: Callable[[], None]
+    undo: Callable[[], None]
+    export: Callable[[], str]
+
+
+class LocatePane(ui.VBox):
+    """Shows one search and its finding."""
+
+    def __init__(self, actions: LocateActions) -> None:
+        self._actions = actions
+        self._rows: dict[str, str] = {}
+        self._steps: tuple[Step, ...] = ()
+        self.start = _button("Find the cause", "search", lambda: actions.start(False))
+        self.go_on = _button("Go on", "play", lambda: actions.start(True))
+        self.stop = _button("Stop", "stop", actions.stop)
+        self.heading = ui.HTML(layout={"flex": "1 1 200px", "min_width": "0"})
+        self.intro = ui.HTML()
+        self.verdict = ui.HTML()
+        self.evidence = TableWidget(
+            columns=EVIDENCE_COLUMNS, empty="No node stands out.", rows_shown=8, label="Evidence"
+        )
+        self.keep = _button("Keep these in FP32", "check", self._tell(actions.keep))
+        self.undo = _button("Undo", "undo", self._tell(actions.undo))
+        self.export = _button("Export repaired ONNX", "download", self._tell(self._export))
+        self.told = ui.HTML()
+        self.recipes = SnippetsWidget()
+        self.steps_heading = ui.HTML()
+        self.steps = TableWidget(columns=STEP_COLUMNS, empty="No step yet.", rows_shown=8, label="Steps")
+        self.repair = ui.VBox([_row(self.keep, self.undo, self.export), self.told, self.recipes])
+        self.result = ui.VBox([self.verdict, self.evidence, self.repair])
+        bar = _row(self.start, self.go_on, self.stop, self.heading)
+        super().__init__([bar, self.intro, self.result, self.steps_heading, self.steps])
+        for box in (self, self.result, self.repair):
+            box.add_class("trt-lab-pane")
+        self.evidence.observe(lambda change: self._row_chosen(change["new"]), "selected")
+        self.steps.observe(lambda change: self._step_chosen(change["new"]), "selected")
+
+    def show_choice(self, precision: str, backend: str, *, busy: bool) -> None:
+        """Says what a search would do with what is chosen, and whether one can begin."""
+        self.start.disabled = self.go_on.disabled = busy or precision == "fp32"
+        self.intro.value = intro(precision, backend)
+
+    def show_undo(self, what: str) -> None:
+        """Says what Undo takes back; "" for nothing."""
+        self.undo.disabled = what == ""
+        self.undo.tooltip = f"Undo: {what}" if what else "Nothing to undo"
+
+    def show_search(self, search: Search | None, steps: Sequence[Step], status: str) -> None:
+        """Shows the steps so far.
+
+        Args:
+            status: What is being done, while the search runs.
+        """
+        running = search is not None and search.state == "running"
+        stopped = search is not None and search.state == "stopped"
+        _show(self.stop, running)
+        _show(self.start, not running)
+        _show(self.go_on, stopped and bool(steps))
+        _show(self.intro, search is None or stopped)
+        _show(self.steps, bool(steps) or running)
+        if search is None or not running:
+            told = stopped and bool(steps)
+            self.heading.value = line("Stopped. Go on repeats no finished step.", kind="quiet") if told else ""
+        else:
+            self.heading.value = line(f"{search.precision} · {status}")
+        self.steps_heading.value = line(f"Steps: {count_steps(steps)}", strong=True) if steps else ""
+        if self._steps == tuple(steps):
+            return
+        self._steps = tuple(steps)
+        newest = list(enumerate(steps, 1))[::-1]
+        self.steps.set_rows(
+            keys=[str(number) for number, _ in newest],
+            number=[number for number, _ in newest],
+            what=[step.what for _, step in newest],
+            kept=[kept_text(step.keep_fp32) for _, step in newest],
+            state=[_STATES[step.state] for _, step in newest],
+            error=[step.error for _, step in newest],
+        )
+
+    def show_finding(self, finding: Finding | None, recipes: Mapping[str, str], *, kept: bool) -> None:
+        """Shows the result; None hides it.
+
+        Args:
+            recipes: Command lines, by tool.
+            kept: The nodes found are kept already.
+        """
+        _show(self.result, finding is not None)
+        if finding is None:
+            self.told.value = ""
+            return
+        self.verdict.value = "".join(verdict_lines(finding))
+        rows = [row for row in finding.errors if row.node is not None and role_of(finding, row.node, row.local_large)]
+        self._rows = {str(row.tensor): str(row.node) for row in rows}
+        _show(self.evidence, bool(rows))
+        self.evidence.set_rows(
+            keys=[str(row.tensor) for row in rows],
+            node=[str(row.node) for row in rows],
+            role=[role_of(finding, row.node, row.local_large) for row in rows],
+            kind=[row.evidence.kind if row.evidence is not None else "" for row in rows],
+            local=[decibels(row.local) for row in rows],
+            accumulated=[decibels(row.stats) for row in rows],
+            note=[row.evidence.text if row.evidence is not None else "" for row in rows],
+        )
+        _show(self.repair, bool(finding.keep_fp32))
+        self.keep.disabled = kept
+        self.keep.description = "Kept in FP32" if kept else "Keep these in FP32"
+        self.recipes.show({f"The same with {tool}": text for tool, text in recipes.items()})
+
+    def _row_chosen(self, tensor: str) -> None:
+        if tensor in self._rows:
+            self._actions.choose(self._rows[tensor])
+
+    def _step_chosen(self, number: str) -> None:
+        kept = self._steps[int(number) - 1].keep_fp32 if number else None
+        if kept:
+            self._actions.choose(kept[0])
+
+    def _export(self) -> None:
+        self.told.value = line(f"wrote {self._actions.export()}", kind="good")
+
+    def _tell(self, action: Callable[[], None]) -> Callable[[], None]:
+        """`action`, its error told beside the buttons."""
+
+        def act() -> None:
+            self.told.value = ""
+            try:
+                action()
+            except (TrtLabError, OSError) as error:
+                self.told.value = line(str(error), kind="error")
+
+        return act
+
+
+def intro(precision: str, backend: str) -> str:
+    """What to do, and what a search does."""
+    low = "the low precision" if precision == "fp32" else precision
+    proof = (
+        "The result is a prediction by emulation; choose a TensorRT backend to have it proved."
+        if backend == "onnxruntime"
+        else f"One or two engines without probes, built with {backend}, then prove it."
+    )
+    first = (
+        line("Nothing to search in fp32: choose fp16 or bf16 as precision above, then press Find the cause.")
+        if precision == "fp32"
+        else line(f"Press Find the cause: which nodes does {precision} spoil, and which must stay in FP32?")
+    )
+    what = (
+        f"The model is run on the CPU with its nodes in {low}. For each node it is measured how far its own rounding takes "
+        "it off (local error) and what has come together there (accumulated error). Then the smallest set of nodes is "
+        f"searched that must stay in FP32. {proof}"
+    )
+    return first + line(what, kind="quiet")
+
+
+def verdict_lines(finding: Finding) -> list[str]:
+    """What was found, before and after, how sure it is, and notes."""
+    same = finding.verdict == "same"
+    found = [line(finding.headline, kind="good" if same else "bad", strong=True)]
+    if not same:
+        found.append(line(f"before: {finding.before.headline}"))
+    if finding.after is not None:
+        found.append(
+            line(f"after: {finding.after.headline}", kind="good" if finding.after.verdict == "same" else "bad")
+        )
+    return [*found, line(how_sure(finding), kind="quiet"), *(line(f"note: {note}") for note in finding.notes)]
+
+
+def how_sure(finding: Finding) -> str:
+    """Proved or predicted, at what cost."""
+    builds = "1 engine built" if finding.engine_builds == 1 else f"{finding.engine_builds} engines built"
+    if finding.proved:
+        sure = f"proved on the engine without probes, {builds}"
+    elif finding.engine_builds:
+        sure = f"not proved, {builds}"
+    else:
+        sure = "predicted by emulation on the CPU, no engine built"
+    cost = f" · keeping them costs {finding.cost_ms:+.3g} ms a run" if finding.cost_ms is not None else ""
+    return f"{sure} · {finding.seconds:.1f} s{cost}"
+
+
+def role_of(finding: Finding, node: NodeId | None, local_large: bool) -> str:
+    """Why a node is listed; "" when it need not be."""
+    roles = ["source"] if node in {source.node for source in finding.sources} else []
+    roles += ["keep"] if node in finding.keep_fp32 else []
+    return " · ".join(roles) or ("suspect" if local_large else "")
+
+
+def decibels(stats: TensorStats | None) -> float | None:
+    """Signal to noise as a number that sorts: infinite where equal, minus infinite where values were lost."""
+    if stats is None:
+        return None
+    if stats.exact:
+        return math.inf
+    broken = stats.nan_only_a or stats.nan_only_b or stats.inf_mismatch or stats.shape_a != stats.shape_b
+    return -math.inf if broken or stats.snr_db is None else stats.snr_db
+
+
+def count_steps(steps: Sequence[Step]) -> str:
+    """Sets tried on the CPU, engines built."""
+    tries = sum(step.what == "try" for step in steps)
+    builds = sum(step.builds for step in steps)
+    engines = "no engine built" if not builds else "1 engine built" if builds == 1 else f"{builds} engines built"
+    return f"{tries} {'set' if tries == 1 else 'sets'} tried on the CPU, {engines}"
+
+
+def kept_text(nodes: Sequence[NodeId] | None) -> str:
+    """How many nodes, and the ends of the set."""
+    if nodes is None:
+        return ""
+    if not nodes:
+        return "nothing"
+    return nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes: {nodes[0]} … {nodes[-1]}"
+
+
+def _button(text: str, icon: str, press: Callable[[], None]) -> ui.Button:
+    button = ui.Button(description=text, icon=icon, layout=_NARROW)
+    button.on_click(lambda _: press())
+    return button
+
+
+def _row(*children: ui.DOMWidget) -> ui.HBox:
+    return ui.HBox(children, layout={"flex_flow": "row wrap", "align_items": "center"})
+
+
+def _show(widget: ui.DOMWidget | TableWidget, shown: bool) -> None:
+    widget.layout.display = "" if shown else "none"
