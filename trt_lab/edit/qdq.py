@@ -208,9 +208,14 @@ def _layers(view: GraphView, pairs: Iterable[QdqPair]) -> tuple[QdqLayer, ...]:
                     reads.setdefault(reader, {})[tensor] = place
     order = {node: rank for rank, node in enumerate(view.nodes)}
     return tuple(
-        QdqLayer(node, tuple(found), tuple(dict.fromkeys(found.values())))
-        for node, found in sorted(reads.items(), key=lambda item: order[item[0]])
+        _layer(view.nodes[node], found) for node, found in sorted(reads.items(), key=lambda item: order[item[0]])
     )
+
+
+def _layer(info: NodeInfo, found: Mapping[TensorId, int]) -> QdqLayer:
+    """A layer, its tensors in the order in which the node reads them."""
+    reads = [t for t in dict.fromkeys(info.inputs) if t is not None and t in found] or list(found)
+    return QdqLayer(info.id, tuple(reads), tuple(dict.fromkeys(found[t] for t in reads)))
 
 
 def _resolve(tensor: TensorId, floats: Mapping[TensorId, TensorId]) -> TensorId:
