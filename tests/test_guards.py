@@ -45,7 +45,16 @@ HOMES: dict[str, tuple[str, ...]] = {
     "onnx_graphsurgeon": ("trt_lab.edit",),
     "onnx_ir": ("trt_lab.model", "trt_lab.graph", "trt_lab.edit", "trt_lab.zoo"),
     "onnxruntime": ("trt_lab.backends.onnxruntime",),
-    "pandas": ("trt_lab.frames", "trt_lab.quantizing", "trt_lab.results", "trt_lab.session", "trt_lab.views", "trt_lab.notebook"),
+    "pandas": (
+        "trt_lab.frames",
+        "trt_lab.quantizing",
+        "trt_lab.results",
+        "trt_lab.session",
+        "trt_lab.sweeping",
+        "trt_lab.views",
+        "trt_lab.notebook",
+    ),
+    "prometheus_client": ("trt_lab.profiling.exporter",),
     "rich": ("trt_lab.cli",),
     "scipy": ("trt_lab.compare", "trt_lab.profiling"),
     "tensorrt": ("trt_lab.backends.tensorrt",),
@@ -90,7 +99,15 @@ def test_public_names_are_exactly_these() -> None:
     errors = [name for name in trt_lab.__all__ if name.endswith("Error")]
     assert set(trt_lab.__all__) - set(errors) == {
         *("BuildOptions", "Model", "PrecisionPlan", "Record", "Session", "ShapeRange", "Tolerance", "__version__"),
-        "read_images",
+        *(
+            "Exporter",
+            "Sampler",
+            "open_engine",
+            "read_images",
+            "read_trace",
+            "read_triton_metrics",
+            "write_chrome_trace",
+        ),
     }
     assert trt_lab.__all__ == sorted(trt_lab.__all__)
     assert dir(trt_lab) == trt_lab.__all__

@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     )
     from trt_lab.model import Model
     from trt_lab.notebook import Session
+    from trt_lab.profiling.exporter import Exporter
+    from trt_lab.profiling.sampler import Sampler
+    from trt_lab.profiling.source import open_engine
+    from trt_lab.profiling.traces.chrome import write_chrome_trace
+    from trt_lab.profiling.traces.read import read_trace
+    from trt_lab.profiling.triton import read_triton_metrics
     from trt_lab.record import Record
     from trt_lab.samples.images import read_images
     from trt_lab.types import BuildOptions, PrecisionPlan, ShapeRange, Tolerance
@@ -49,6 +55,7 @@ _HOMES = {
     "CancelledError": "errors",
     "CompareError": "errors",
     "EditError": "errors",
+    "Exporter": "profiling.exporter",
     "InputError": "errors",
     "Model": "model",
     "ModelError": "errors",
@@ -56,13 +63,18 @@ _HOMES = {
     "Record": "record",
     "RecordError": "errors",
     "RunError": "errors",
+    "Sampler": "profiling.sampler",
     "Session": "notebook",
     "ShapeRange": "types",
     "Tolerance": "types",
     "TrtLabError": "errors",
     "UsageError": "errors",
     "WorkerCrashedError": "errors",
+    "open_engine": "profiling.source",
     "read_images": "samples.images",
+    "read_trace": "profiling.traces.read",
+    "read_triton_metrics": "profiling.triton",
+    "write_chrome_trace": "profiling.traces.chrome",
 }
 """Module that each public name comes from."""
 
@@ -74,6 +86,7 @@ __all__ = [
     "CancelledError",
     "CompareError",
     "EditError",
+    "Exporter",
     "InputError",
     "Model",
     "ModelError",
@@ -81,6 +94,7 @@ __all__ = [
     "Record",
     "RecordError",
     "RunError",
+    "Sampler",
     "Session",
     "ShapeRange",
     "Tolerance",
@@ -88,7 +102,11 @@ __all__ = [
     "UsageError",
     "WorkerCrashedError",
     "__version__",
+    "open_engine",
     "read_images",
+    "read_trace",
+    "read_triton_metrics",
+    "write_chrome_trace",
 ]
 
 

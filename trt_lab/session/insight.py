@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pandas as pd
 
+from trt_lab.activity import silent
 from trt_lab.errors import UsageError
 from trt_lab.frames import layer_map_frame, layers_frame, times_frame
 from trt_lab.profiling.source import Engine, engine_of
+from trt_lab.profiling.sweep_sizes import SizesArgument
 from trt_lab.record import Record
+from trt_lab.runs import run_task
 from trt_lab.session.engines import Engines
+from trt_lab.sweeping import SizeSweep, sweep_sizes
+from trt_lab.types import OnProgress
 
 
 class Insight(Engines):
@@ -38,3 +43,31 @@ class Insight(Engines):
         if engine.map is None or engine.view is None:
             raise UsageError(f"{engine.label}: {'; '.join(engine.notes) or 'its model is not known'}")
         return layer_map_frame(engine.map, engine.view)
+
+    def sweep(
+        self,
+        sizes: SizesArgument | None = None,
+        on_progress: OnProgress = silent,
+        *,
+        repeats: int = 30,
+        tuned: bool = False,
+    ) -> SizeSweep:
+        """Latency against the size of the inputs, with the sizes told that fall off the tuned kernels.
+
+        Args:
+            sizes: Shapes such as `["1x3x480x640", "1x3x479x638"]`, or mappings from input to shape where several inputs
+                have free axes; by default a few over the range of the options.
+            repeats: Runs a size.
+            tuned: Builds an engine for each size as well, which shows what the optimum of the profile costs the others.
+
+        Raises:
+            UsageError: Sizes that do not fit the model, or a model of one size.
+            BackendError, CancelledError: As the build ended.
+        """
+        given = "" if sizes is None else repr(sizes)
+        with self._history.action(f"lab.sweep({given})"), self._activity.doing("sweep"):
+            return sweep_sizes(
+                self._model, self._options,
+                lambda task, tell: run_task(self._worker, task, self._activity.telling(tell), self._activity.submitted),
+                on_progress, sizes=sizes, repeats=repeats, tuned=tuned,
+            )  # fmt: skip
