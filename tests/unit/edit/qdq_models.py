@@ -52,7 +52,7 @@ def two_convs(*, stored: bool = False, output: bool = False, x_scale: float = 0.
     axis = 0 if per_channel else None
     weights: dict[str, np.ndarray] = {
         "sx": np.array(x_scale, np.float32), "zx": np.array(0, np.int8),
-        "sr": np.array(0.05, np.float32), "zr": np.array(0, np.int8),
+        "sr": np.array(0.2, np.float32), "zr": np.array(0, np.int8),
         "w0": W0, "s0": scale_of(W0, axis), "z0": np.zeros(np.shape(scale_of(W0, axis)), np.int8),
         "s1": scale_of(W1, axis), "z1": np.zeros(np.shape(scale_of(W1, axis)), np.int8),
     }  # fmt: skip

@@ -166,11 +166,13 @@ class _Examination:
         layers = self._try_layers(quantised) if self._task.layers else ()
         keep, passes = self._search(layers) if self._task.check is not None else (None, None)
         self._say_what_is_unknown(figures)
+        stored = check_scales(self._run.view)
+        bad = {finding.node for finding in stored if finding.severity == "error"}  # whose figures say nothing more
         return Examined(
             pairs=pair_by_badness(figures),
             layers=layers,
             quantised=quantised,
-            findings=(*check_scales(self._run.view), *judge_figures(figures)),
+            findings=(*stored, *judge_figures(f for f in figures if f.node not in bad)),
             samples=len(self._run.samples),
             keep_float=keep,
             passes=passes,
