@@ -21,6 +21,7 @@ COMMANDS = (
     "golden",
     "build",
     "compare",
+    "check",
     "locate",
     "reduce",
     "quantize",

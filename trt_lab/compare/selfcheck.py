@@ -84,6 +84,11 @@ def random_tensors(view: GraphView) -> dict[str, str]:
     return {str(tensor): why for tensor, why in found.items()}
 
 
+def random_nodes(view: GraphView) -> list[NodeInfo]:
+    """Nodes that make other numbers in every run, in graph order."""
+    return [node for node in view.nodes.values() if _is_random(view, node)]
+
+
 def one_hot_softmax(view: GraphView, tensor: str, array: np.ndarray) -> str | None:
     """A note when every row of a Softmax is one-hot: its inputs are too large for a fair comparison, tiny errors flip rows.
 
