@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,9 @@ from tqdm.auto import tqdm
 
 from trt_lab import session
 from trt_lab.diagnose.check import CheckSource
+from trt_lab.diagnose.flaky import Flaky
 from trt_lab.diagnose.reduce import Reduced
+from trt_lab.diagnose.switches import Switches
 from trt_lab.errors import TrtLabError, UsageError
 from trt_lab.record import Record
 from trt_lab.results import Finding
@@ -44,10 +46,21 @@ class Session(session.Session):
         check: CheckSource | None = None,
         artifacts: str | Path | None = None,
         resume: bool = False,
+        fp32: bool = False,
     ) -> Finding:
         """See `trt_lab.session.Session.locate`; shows a progress bar unless `on_progress` is given."""
         with _telling(on_progress) as tell:
-            return super().locate(tell, check=check, artifacts=artifacts, resume=resume)
+            return super().locate(tell, check=check, artifacts=artifacts, resume=resume, fp32=fp32)
+
+    def flaky(self, k: int = 3, on_progress: OnProgress | None = None) -> Flaky:
+        """See `trt_lab.session.Session.flaky`; shows a progress bar unless `on_progress` is given."""
+        with _telling(on_progress) as tell:
+            return super().flaky(k, tell)
+
+    def switches(self, fusions: Iterable[tuple[str, str]] = (), on_progress: OnProgress | None = None) -> Switches:
+        """See `trt_lab.session.Session.switches`; shows a progress bar unless `on_progress` is given."""
+        with _telling(on_progress) as tell:
+            return super().switches(fusions, tell)
 
     def reduce(
         self, out: str | Path, on_progress: OnProgress | None = None, *, check: CheckSource | None = None

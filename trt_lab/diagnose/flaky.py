@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Literal, TypeAlias
 
 from trt_lab.compare.observer import LayerChange
 from trt_lab.compare.selfcheck import BuildPair, compare_builds, largest
 from trt_lab.compare.sides import Comparison, compare_sides, open_side
+from trt_lab.compare.words import format_figure
 from trt_lab.engine_nodes import is_reformat
 from trt_lab.record import Record
 from trt_lab.types import JsonValue, LayerInfo, NodeId, Tolerance
@@ -20,6 +22,8 @@ from trt_lab.types import JsonValue, LayerInfo, NodeId, Tolerance
 Kind: TypeAlias = Literal["identical", "other kernels, all right", "wrong now and then", "all wrong"]
 
 LISTED = 3
+HTML_KERNELS = 40
+"""Layers with other kernels that a still picture lists."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,22 @@ class Flaky:
 
     def __repr__(self) -> str:
         return f"<Flaky: {self.headline}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{number}</td><td>{'✓ right' if build.right else '✗ wrong'}</td><td>{format_figure(build.error)}</td>"
+            f"<td>{'yes' if build.same_bits else 'no'}</td><td>{escape(build.record.name)}</td></tr>"
+            for number, build in enumerate(self.builds, 1)
+        )
+        kernels = "".join(
+            f"<li><code>{escape(choice.layer)}</code>: {escape(', '.join(k or 'no such layer' for k in choice.by_build))}</li>"
+            for choice in self.tactics[:HTML_KERNELS]
+        )
+        locked = f"<p>Kernels to build with from now on: <code>{escape(self.lock)}</code></p>" if self.lock else ""
+        return (
+            f"<p>{escape(self.headline)}</p><table><thead><tr><th>build</th><th>result</th><th>max abs</th>"
+            f"<th>bits of build 1</th><th>record</th></tr></thead><tbody>{rows}</tbody></table><ul>{kernels}</ul>{locked}"
+        )
 
 
 def judge_builds(

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from html import escape
 
+from trt_lab.compare.words import format_figure
 from trt_lab.errors import EditError
 from trt_lab.graph.view import GraphView
 from trt_lab.types import BuildOptions, JsonValue, NodeId, PrecisionPlan, TensorId
 
 LEVELS = (0, 5)
 """Builder levels that are tried beside the one in question: the fewest kernels, and the most."""
+
+
+SWITCH_HEADS = ("switch", "how", "result", "max abs", "layers", "changed", "latency, ms", "note")
+"""Heads of the table."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,23 @@ class Switches:
 
     def __repr__(self) -> str:
         return f"<Switches: {self.headline}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{escape(row.switch.name)}</td><td>{escape(row.switch.how)}</td><td>{result_word(row)}</td>"
+            f"<td>{format_figure(row.error)}</td><td>{'' if row.layers is None else row.layers}</td>"
+            f"<td>{'' if row.changed is None else row.changed}</td><td>{format_figure(row.latency_ms)}</td>"
+            f"<td>{escape(row.note)}</td></tr>"
+            for row in (self.base, *self.tried)
+        )
+        heads = "".join(f"<th>{name}</th>" for name in SWITCH_HEADS)
+        head = f"<p>{escape(self.headline)}</p>"
+        return f"{head}<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def result_word(row: Tried) -> str:
+    """Right, wrong or not built."""
+    return "not built" if row.passes is None else "✓ right" if row.passes else "✗ wrong"
 
 
 def plan_switches(
