@@ -224,6 +224,60 @@ def test_c14_strings_are_refused_with_the_way_out() -> None:
         build(model, options())
 
 
+def test_c14_double_is_built_as_float_and_said() -> None:
+    node = helper.make_node("Add", ["x", "w"], ["y"], name="add")
+    weights = numpy_helper.from_array(np.array([1e-300, 1.0]), "w")
+    model = small([node], [value("x", TensorProto.DOUBLE, [2])], [value("y", TensorProto.DOUBLE, [2])], weights)
+    built = build(model, options())
+    assert built.facts["tensor_types"] == {"float32": 2}
+    assert built.facts["notes"] == [
+        "TensorRT computes DOUBLE in FLOAT: 3 tensors, the first is 'x' ('w': 1 values become 0, 0 become infinite)"
+    ]
+
+
+def test_c14_uint8_is_taken_as_input_and_refused_inside() -> None:
+    relu = helper.make_node("Relu", ["h"], ["y"], name="relu")
+    outside = [helper.make_node("Cast", ["x"], ["h"], name="cast", to=TensorProto.FLOAT), relu]
+    built = build(small(outside, [value("x", TensorProto.UINT8, [2])], [value("y", TensorProto.FLOAT, [2])]), options())
+    assert built.facts["tensor_types"] == {"uint8": 1, "float32": 1}
+    inside = [
+        helper.make_node("Cast", ["x"], ["u"], name="cast", to=TensorProto.UINT8),
+        helper.make_node("Add", ["u", "u"], ["v"], name="add"),
+        helper.make_node("Cast", ["v"], ["h"], name="back", to=TensorProto.FLOAT),
+        relu,
+    ]
+    with pytest.raises(BuildError, match="TensorRT takes UINT8 as input and output alone: cast it to INT32 or FLOAT"):
+        build(small(inside, [value("x", TensorProto.FLOAT, [2])], [value("y", TensorProto.FLOAT, [2])]), options())
+
+
+def test_c25_the_state_of_tf32_is_in_the_facts() -> None:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], name="mm")
+    weights = numpy_helper.from_array(np.ones((256, 64), np.float32), "w")
+    model = small(
+        [node], [value("x", TensorProto.FLOAT, [64, 256])], [value("y", TensorProto.FLOAT, [64, 64])], weights
+    )
+    for tf32 in (False, True):
+        built = build(model, options(tf32=tf32))
+        assert built.facts["tf32"] is tf32
+        assert built.layers[0].precision == "float32"  # the layer does not tell
+
+
+def test_c29_int64_stays_int64() -> None:
+    add = helper.make_node("Add", ["x", "w"], ["y"], name="add")
+    weights = numpy_helper.from_array(np.array([2**31 + 5, 1]), "w")
+    built = build(
+        small([add], [value("x", TensorProto.INT64, [2])], [value("y", TensorProto.INT64, [2])], weights), options()
+    )
+    assert built.facts["tensor_types"] == {"int64": 2}
+    cut = helper.make_node("Slice", ["x", "s", "e"], ["y"], name="slice")
+    ends = [numpy_helper.from_array(np.array([n]), name) for n, name in ((0, "s"), (2**63 - 1, "e"))]
+    sliced = build(
+        small([cut], [value("x", TensorProto.FLOAT, [4])], [value("y", TensorProto.FLOAT, None)], *ends), options()
+    )
+    assert sliced.facts["log"]["by_severity"].get("warning", 0) == 0  # type: ignore[index, call-overload, union-attr]  # a dict
+    assert sliced.layers[0].outputs[0].shape == (4,)
+
+
 def test_c15_an_operator_that_onnx_runtime_made() -> None:
     node = helper.make_node("BiasGelu", ["x", "b"], ["y"], name="bg", domain="com.microsoft")
     inputs = [value("x", TensorProto.FLOAT, [2, 2]), value("b", TensorProto.FLOAT, [2])]

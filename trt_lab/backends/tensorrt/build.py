@@ -12,7 +12,7 @@ from trt_lab.backends.tensorrt.config import add_profiles, make_config
 from trt_lab.backends.tensorrt.constraints import check_precision, constrain, report_constraints
 from trt_lab.backends.tensorrt.faults import RESOURCE_WORD, explain_build
 from trt_lab.backends.tensorrt.log import BuildLog, logger
-from trt_lab.backends.tensorrt.network import Network, parse, refuse_early
+from trt_lab.backends.tensorrt.network import Network, double_note, parse, refuse_early
 from trt_lab.backends.tensorrt.progress import BuildProgress
 from trt_lab.backends.tensorrt.versions import Library
 from trt_lab.edit.precision import Realised, typed
@@ -140,6 +140,7 @@ def describe(
     plan = options.plan
     line, met = check_precision(plan, layers)
     notes = [*prepared.profiles.notes, *prepared.realised.notes]
+    notes += filter(None, [double_note(prepared.source)])
     facts: dict[str, JsonValue] = {
         "precision_line": line,
         "precision_met": met,

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from trt_lab.backends.tensorrt.log import BuildLog, logger
 from trt_lab.backends.tensorrt.versions import Library
 from trt_lab.errors import BuildError, ModelError
@@ -108,6 +110,26 @@ def refuse_early(model: Model) -> None:
         raise BuildError(f"{model.name}: {faults[0]}{more}")
 
 
+def double_note(model: Model) -> str:
+    """Says that DOUBLE tensors become FLOAT, which TensorRT does in silence, and which weights change much; "" if none are."""
+    view = GraphView.of(model)
+    doubles = [tensor for tensor in view.tensors.values() if tensor.dtype == "float64"]
+    if not doubles:
+        return ""
+    changed = []
+    for value in model.ir.graph.initializers.values():
+        if value.dtype is None or value.dtype.name != "DOUBLE" or value.const_value is None:
+            continue
+        before = value.const_value.numpy()
+        with np.errstate(over="ignore", under="ignore"):
+            after = before.astype(np.float32)
+        zeros, infinite = int(((after == 0) & (before != 0)).sum()), int((np.isinf(after) & np.isfinite(before)).sum())
+        if zeros or infinite:
+            changed.append(f"'{value.name}': {zeros} values become 0, {infinite} become infinite")
+    more = f" ({'; '.join(changed[:5])})" if changed else ""
+    return f"TensorRT computes DOUBLE in FLOAT: {len(doubles)} tensors, the first is '{doubles[0].id}'{more}"
+
+
 def first_error(log: BuildLog) -> str:
     """The first error in the log, in one line; the last ones often only say that something failed."""
     errors = log.errors()
@@ -153,6 +175,8 @@ def _way_out(view: GraphView, fault: ParserFault, log: BuildLog) -> list[str]:
         kind = kinds.get(fault.node)
         if kind:
             return [f"'{fault.node}' is {kind}: {_ONNX_TYPES.get(kind, 'cast it to a type that TensorRT takes')}"]
+    if "does not support UINT8" in fault.description:
+        return ["TensorRT takes UINT8 as input and output alone: cast it to INT32 or FLOAT right behind the input"]
     if "Scale coefficients must all be positive" in fault.description:
         return [
             "a quantise scale is 0 or negative; a channel whose weights are all 0 is the usual cause: quantise again"

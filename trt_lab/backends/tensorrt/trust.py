@@ -14,7 +14,7 @@ import platformdirs
 from filelock import FileLock
 
 from trt_lab.backends.tensorrt.log import BuildLog
-from trt_lab.backends.tensorrt.versions import Library
+from trt_lab.backends.tensorrt.versions import Library, loaded_libraries
 from trt_lab.errors import RunError
 
 _VERSION_AT = {b"ftrt": (24, 20), b"vtrt": (20,)}
@@ -91,7 +91,9 @@ def load_engine(library: Library, runtime: Any, engine: bytes, log: BuildLog, *,
     made = engine_version(engine)
     here = library.version
     if made is not None and made.split(".")[:3] != here.split(".")[:3]:
-        raise RunError(f"{name}: engine of TensorRT {made}; here {here}. {_WAY_OUT}. TensorRT said: {said}")
+        loaded = ", ".join(loaded_libraries())
+        which = f" (loaded: {loaded})" if loaded else ""
+        raise RunError(f"{name}: engine of TensorRT {made}; here {here}{which}. {_WAY_OUT}. TensorRT said: {said}")
     if "compute" in said.lower() or "device" in said.lower():
         raise RunError(
             f"{name}: the engine was built for another GPU than this {gpu}. {_WAY_OUT}. TensorRT said: {said}"

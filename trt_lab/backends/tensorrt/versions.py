@@ -11,6 +11,7 @@ import importlib.util
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal
 
 from trt_lab.errors import BackendUnavailableError
@@ -27,6 +28,7 @@ _DISTRIBUTIONS: dict[Kind, tuple[str, ...]] = {
     "tensorrt_rtx": ("tensorrt_rtx_cu13_bindings", "tensorrt_rtx_cu12_bindings", "tensorrt_rtx"),
 }
 _EXTRAS: dict[Kind, str] = {"tensorrt": "tensorrt", "tensorrt_rtx": "rtx"}
+_LOADED = re.compile(r"/((?:libnvinfer|libnvonnxparser|libtensorrt)[^/\n]*\.so[^/\n]*)$", re.MULTILINE)
 _TITLES: dict[Kind, str] = {"tensorrt": "TensorRT", "tensorrt_rtx": "TensorRT for RTX"}
 
 
@@ -134,6 +136,15 @@ def load(kind: Kind) -> Library:
         f"{_TITLES[kind]} is installed but cannot be loaded: {failure}. "
         "Install bindings and libraries of the same version and CUDA."
     ) from failure
+
+
+def loaded_libraries() -> list[str]:
+    """File names of TensorRT's libraries in this process, where the system tells (Linux); for clashes of versions."""
+    try:
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return sorted({found.group(1) for found in _LOADED.finditer(maps)})
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from trt_lab.backends.tensorrt.log import BuildLog
-from trt_lab.backends.tensorrt.network import ParserFault, explain_faults, parse, refuse_early
+from trt_lab.backends.tensorrt.network import ParserFault, double_note, explain_faults, parse, refuse_early
 from trt_lab.backends.tensorrt.versions import Library
 from trt_lab.errors import BuildError
 from trt_lab.graph import GraphView
@@ -76,6 +76,23 @@ def test_c14_other_types(kind: int, advice: str) -> None:
 def test_c14_types_that_only_some_versions_refuse_are_left_to_the_parser(kind: int) -> None:
     node = helper.make_node("Cast", ["x"], ["y"], name="cast", to=TensorProto.FLOAT)
     refuse_early(small([node], [value("x", kind, [2])], [value("y", TensorProto.FLOAT, [2])]))
+
+
+def test_c14_double_is_computed_in_float_and_1e_300_becomes_0() -> None:
+    node = helper.make_node("Add", ["x", "w"], ["y"], name="add")
+    weights = numpy_helper.from_array(np.array([1e-300, 1e300, 1.0, 0.0]), "w")
+    model = small([node], [value("x", TensorProto.DOUBLE, [4])], [value("y", TensorProto.DOUBLE, [4])], weights)
+    assert double_note(model) == (
+        "TensorRT computes DOUBLE in FLOAT: 3 tensors, the first is 'x' ('w': 1 values become 0, 1 become infinite)"
+    )
+    relu = helper.make_node("Relu", ["x"], ["y"], name="relu")
+    assert double_note(small([relu], [value("x", TensorProto.FLOAT, [4])], [value("y", TensorProto.FLOAT, [4])])) == ""
+
+
+def test_c14_uint8_inside_the_model() -> None:
+    faults = [fault(0, "cast", "Cast", "legalUINT8: TensorRT does not support UINT8 types for intermediate tensors.")]
+    said = explain_faults("m", GraphView.of(plugins()), faults, BuildLog()).splitlines()
+    assert said[1] == "TensorRT takes UINT8 as input and output alone: cast it to INT32 or FLOAT right behind the input"
 
 
 def test_c14_the_parser_refuses_a_type_of_an_input() -> None:

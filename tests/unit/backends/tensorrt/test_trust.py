@@ -10,7 +10,7 @@ import pytest
 from trt_lab.backends.tensorrt.backend import open_engine
 from trt_lab.backends.tensorrt.run import EngineRunner
 from trt_lab.backends.tensorrt.trust import check_engine, engine_version, is_known, remember
-from trt_lab.backends.tensorrt.versions import Library
+from trt_lab.backends.tensorrt.versions import Library, loaded_libraries
 from trt_lab.errors import RunError
 from trt_lab.types import BuildOptions
 
@@ -65,6 +65,24 @@ def test_c44_the_loader_returns_nothing(stub_driver: Any, fake_library: Library,
     assert words in str(caught.value)
     assert "TensorRT said: " in str(caught.value)
     assert data[28:].decode() in str(caught.value)
+
+
+def test_c44_clashing_versions_list_the_libraries_of_the_process(
+    stub_driver: Any, fake_library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["libnvinfer.so.10", "libnvonnxparser.so.8"]
+    monkeypatch.setattr("trt_lab.backends.tensorrt.trust.loaded_libraries", lambda: names)
+    with pytest.raises(RunError, match=r"here 10\.6\.0 \(loaded: libnvinfer\.so\.10, libnvonnxparser\.so\.8\)"):
+        EngineRunner(fake_library, engine((8, 6, 1, 6), b"tag"), BuildOptions(), name="e.plan", trust=True)
+
+
+def test_libraries_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    maps = (
+        "7f00-7f01 r-xp 0 fe:00 1 /opt/a b/libnvinfer.so.10.6.0\n7f02-7f03 r-xp 0 fe:00 1 /opt/a b/libnvinfer.so.10.6.0\n"
+        "7f04-7f05 r-xp 0 fe:00 2 /usr/lib/libc.so.6\n7f06-7f07 r-xp 0 fe:00 3 /x/libtensorrt_rtx.so.1\n7f08 rw-p [heap]\n"
+    )
+    monkeypatch.setattr("trt_lab.backends.tensorrt.versions.Path.read_text", lambda self, **options: maps)
+    assert loaded_libraries() == ["libnvinfer.so.10.6.0", "libtensorrt_rtx.so.1"]
 
 
 def test_c44_files(tmp_path: Path) -> None:
