@@ -5,57 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from trt_lab import Session, backends
-from trt_lab.backends.base import Built, Runner
-from trt_lab.backends.onnxruntime import OnnxRuntime
+from tests.integration.engines import FakeEngine, install
+from trt_lab import Session
 from trt_lab.cli import main
 from trt_lab.errors import UsageError
 from trt_lab.model import Model
-from trt_lab.types import BackendInfo, BuildOptions, OnProgress, PrecisionPlan
 
 REGION = ("/norm/Pow", "/norm/ReduceMean_1", "/norm/Add", "/norm/Sqrt")
 
 
-class FakeEngine:
-    """ONNX Runtime under another name. `also` are nodes that this engine needs in FP32 beside the true ones.
-
-    Attributes:
-        built: Kept nodes of every engine built, in order.
-    """
-
-    name = "fake"
-
-    def __init__(self, *, always_fp32: bool = False, also: tuple[str, ...] = (), can_run: bool = True) -> None:
-        self.always_fp32, self.also, self.can_run = always_fp32, also, can_run
-        self.built: list[tuple[str, ...]] = []
-        self._inner = OnnxRuntime()
-
-    def info(self) -> BackendInfo:
-        return BackendInfo(
-            self.name, "1", can_build=True, can_run=self.can_run, reason="" if self.can_run else "no GPU"
-        )
-
-    def build(self, model: Model, options: BuildOptions, on_progress: OnProgress) -> Built:
-        kept = options.plan.keep_fp32
-        self.built.append(tuple(kept))
-        plan = PrecisionPlan() if self.always_fp32 else options.plan
-        if not set(self.also) <= set(kept):
-            plan = replace(plan, keep_fp32=())
-        return self._inner.build(model, replace(options, backend="onnxruntime", plan=plan), on_progress)
-
-    def open(self, built: Built) -> Runner:
-        return self._inner.open(built)
-
-
 def session_on(engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Session:
-    real = backends.get
-    monkeypatch.setattr(backends, "get", lambda name: engine if name == "fake" else real(name))
+    install(engine, monkeypatch)
     lab = Session("zoo:layernorm_overflow", records=tmp_path, executor=ThreadPoolExecutor(1))
     lab.use(backend="fake", precision="fp16")
     return lab
@@ -75,7 +40,7 @@ def test_two_builds_prove_what_was_emulated(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_an_engine_that_keeps_fp32_by_itself_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = FakeEngine(always_fp32=True)
+    engine = FakeEngine(obeys=lambda kept: None)
     finding = session_on(engine, tmp_path, monkeypatch).locate()
     assert engine.built == [()]
     assert finding.verdict == "same" and finding.keep_fp32 == ()
@@ -83,7 +48,7 @@ def test_an_engine_that_keeps_fp32_by_itself_is_told(tmp_path: Path, monkeypatch
 
 
 def test_where_they_disagree_the_engine_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = FakeEngine(also=("/norm/Div",))
+    engine = FakeEngine(obeys=lambda kept: kept if "/norm/Div" in kept else ())
     finding = session_on(engine, tmp_path, monkeypatch).locate()
     assert set(finding.keep_fp32) == {*REGION, "/norm/Div"}
     assert finding.proved and finding.engine_builds == len(engine.built) <= 24
