@@ -1,0 +1,60 @@
+"""Real models, quantised and examined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from trt_lab import Session
+from trt_lab.edit.qdq import find_qdq
+from trt_lab.record import Record
+
+RECORD = Path(__file__).resolve().parents[1] / "data" / "gpu" / "qdq_conv-int8.trtlab"
+
+
+@pytest.mark.slow
+def test_magika(real_model: Callable[[str], Path], tmp_path: Path) -> None:
+    lab = Session(real_model("magika"), records=tmp_path)
+    lab.feed(4)
+    made = lab.quantize(tmp_path / "magika.int8.onnx", method="minmax", write_cache=tmp_path / "magika.cache")
+    assert (made.pairs, made.layers) == (6, 3)
+    int8 = Session(made.model, records=tmp_path)
+    int8.feed(4, seed=1)
+    found = int8.quantization(float_model=lab.model)
+    assert found.is_fine and found.found.quantised.snr_db is not None and found.found.quantised.snr_db > 40
+    assert found.layers[0].op_type == "Conv" and found.layers[0].gain_db is not None and found.layers[0].gain_db > 1
+    assert {pair.kind for pair in found.pairs} == {"activation", "weight"}
+
+
+@pytest.mark.slow
+def test_ppocr_cls_layers_in_float_until_the_check_passes(real_model: Callable[[str], Path], tmp_path: Path) -> None:
+    """566 nodes of opset 11, nameless; 54 convolutions."""
+    lab = Session(real_model("ppocr_cls"), records=tmp_path)
+    lab.feed(1)
+    made = lab.quantize(tmp_path / "cls.int8.onnx", method="percentile", per_channel=False)
+    assert made.pairs == 108
+    int8 = Session(made.model, records=tmp_path)
+    int8.feed([dict(sample) for sample in lab.samples.feeds])
+    before = int8.quantization(layers=False).found.quantised.snr_db
+    assert before is not None
+    found = int8.quantization(check=f"snr_db>={before + 8:.1f}", fixed=tmp_path / "cls.mixed.onnx")
+    assert found.found.passes is False and 1 <= len(found.keep_float) < 30
+    mixed = Session(found.found.fixed or "", records=tmp_path)
+    mixed.feed([dict(sample) for sample in lab.samples.feeds])
+    after = mixed.quantization(layers=False).found.quantised.snr_db
+    assert after is not None and after >= before + 8 - 0.1
+
+
+def test_the_model_of_a_gpu_record_and_its_engine() -> None:
+    """An INT8 engine of an H200: the engine computes in int8 where the model has Q/DQ, and its outputs are those of Q/DQ."""
+    record = Record.open(RECORD)
+    lab = Session.of_record(record)
+    found = lab.quantization()
+    assert [layer.node for layer in found.layers] == ["conv1", "conv0"] and found.findings == ()
+    pairs = {pair.tensor: pair for pair in found.pairs}
+    assert set(pairs) == {"x", "w0", "r0", "w1"} and all(pair.dtype == "int8" for pair in found.pairs)
+    quantised = {node for pair in find_qdq(lab.view).pairs for node in (pair.quantize, *pair.dequantizes)}
+    in_engine = {node for layer in record.layers for node in layer.nodes}
+    assert "q_x" in quantised & in_engine and {layer.precision for layer in record.layers} == {"int8"}
