@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from trt_lab import backends
@@ -48,6 +49,7 @@ class Measured:
     """What was seen of one sample."""
 
     latency_ms: tuple[float, ...] = ()
+    round_medians: tuple[float, ...] = ()
     layers: tuple[LayerPoint, ...] = ()
     error: str | None = None
 
@@ -120,7 +122,9 @@ def sweep(
     ranged = _with_ranges(options, every)
     share = 1.0 / (1 + len(every)) if tuned else 1.0
     measured = _measure(model, ranged, every, submit, _part(on_progress, 0.0, share), repeats, seed)
-    points = [SweepPoint(s, m.latency_ms, m.layers, m.error) for s, m in zip(every, measured, strict=True)]
+    points = [
+        SweepPoint(s, m.latency_ms, m.round_medians, m.layers, m.error) for s, m in zip(every, measured, strict=True)
+    ]
     for number, point in enumerate(points if tuned else ()):
         report = _part(on_progress, share * (number + 1), share)
         alone = replace(options, shapes=cover([point.sizes]), more_profiles=())
@@ -170,7 +174,8 @@ def _run(runner: Runner, feeds: Mapping[str, Any], repeats: int) -> Measured:
     layers = tuple(
         LayerPoint(t.index, t.name, t.average_ms if t.median_ms is None else t.median_ms) for t in profile.times
     )
-    return Measured(profile.latency_ms, layers)
+    middle = (median(profile.latency_ms),) if profile.latency_ms else ()
+    return Measured(profile.latency_ms, middle, layers)
 
 
 def _joined(rounds: Sequence[Measured]) -> Measured:
@@ -182,7 +187,11 @@ def _joined(rounds: Sequence[Measured]) -> Measured:
         for layer in found.layers:
             if layer.index not in layers or layer.median_ms < layers[layer.index].median_ms:
                 layers[layer.index] = layer
-    return Measured(tuple(ms for found in rounds for ms in found.latency_ms), tuple(layers[i] for i in sorted(layers)))
+    return Measured(
+        tuple(ms for found in rounds for ms in found.latency_ms),
+        tuple(middle for found in rounds for middle in found.round_medians),
+        tuple(layers[i] for i in sorted(layers)),
+    )
 
 
 def _measure(

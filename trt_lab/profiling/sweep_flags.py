@@ -41,11 +41,13 @@ class SweepPoint:
 
     Attributes:
         latency_ms: Of each run, end to end. Empty when the engine could not run it: `error` says why.
-        layers: Their times, profiler on.
+        round_medians: Median of each round. All sizes are run in turn, so what is slow in one round only was disturbed.
+        layers: Times of the layers, profiler on.
         profile: Number of the optimisation profile that holds it; None where there is none, or none is given.
         position: `optimum`, `inside` or `outside` of the profiles; None where none is given.
         tuned_ms: Median of an engine that was built for this size alone; None where none was built.
         expected_ms: What its neighbours let expect; None at the ends, or where too few are known.
+        above_line: It takes more than that, in every round.
         pad_to, pad_gain_ms: The larger size that is quicker, and by how much.
         blame: The layer that loses most against that size, or against the neighbours' line.
         flags: What is wrong with it, in words; none for a good size.
@@ -53,12 +55,14 @@ class SweepPoint:
 
     sizes: Sizes
     latency_ms: tuple[float, ...] = ()
+    round_medians: tuple[float, ...] = ()
     layers: tuple[LayerPoint, ...] = ()
     error: str | None = None
     profile: int | None = None
     position: str | None = None
     tuned_ms: float | None = None
     expected_ms: float | None = None
+    above_line: bool = False
     pad_to: Sizes | None = None
     pad_gain_ms: float | None = None
     blame: str | None = None
@@ -162,9 +166,14 @@ def _pad(point: SweepPoint, points: Sequence[SweepPoint]) -> SweepPoint:
     if best is None or best.median_ms is None or quick <= best.median_ms * (1 + GAIN):
         return point
     # the spread of the larger size counts as well: three of its four runs must be quicker than the gain asks for
-    if float(np.quantile(best.latency_ms, 0.75)) >= quick:
+    if float(np.quantile(best.latency_ms, 0.75)) >= quick or not _always(point, best.round_medians, GAIN):
         return point
     return replace(point, pad_to=best.sizes, pad_gain_ms=middle - best.median_ms, blame=_blame(point, best))
+
+
+def _always(point: SweepPoint, others: Sequence[float], more: float) -> bool:
+    """Whether the point is slower in every round; also where the rounds are not told apart."""
+    return all(own > other * (1 + more) for own, other in zip(point.round_medians, others, strict=False))
 
 
 def _holds(large: Sizes, small: Sizes) -> bool:
@@ -193,8 +202,14 @@ def _line(point: SweepPoint, points: Sequence[SweepPoint]) -> SweepPoint:
         return point
     whole = math.log(above.elements) - math.log(below.elements)
     share = (math.log(point.elements) - math.log(below.elements)) / whole
-    expected = math.exp(math.log(below.median_ms) * (1 - share) + math.log(above.median_ms) * share)
-    return replace(point, expected_ms=expected)
+
+    def between(low_ms: float, high_ms: float) -> float:
+        return math.exp(math.log(low_ms) * (1 - share) + math.log(high_ms) * share)
+
+    expected = between(below.median_ms, above.median_ms)
+    in_rounds = [between(a, b) for a, b in zip(below.round_medians, above.round_medians, strict=False)]
+    slow = point.quick_ms is not None and point.quick_ms > expected * (1 + ABOVE_LINE)
+    return replace(point, expected_ms=expected, above_line=slow and _always(point, in_rounds, ABOVE_LINE))
 
 
 def _judge(point: SweepPoint, points: Sequence[SweepPoint], profiles: Sequence[Sequence[ShapeRange]]) -> SweepPoint:
@@ -206,7 +221,7 @@ def _judge(point: SweepPoint, points: Sequence[SweepPoint], profiles: Sequence[S
         less = middle - point.pad_gain_ms
         where = f", most of it in '{point.blame}'" if point.blame else ""
         flags.append(f"off the tuned kernels: {show(point.pad_to)} takes {less:.3g} ms, this {middle:.3g} ms{where}")
-    elif quick is not None and point.expected_ms is not None and quick > point.expected_ms * (1 + ABOVE_LINE):
+    elif point.above_line and middle is not None:
         flags.append(
             f"off the tuned kernels: {middle:.3g} ms, where its neighbours let expect {point.expected_ms:.3g} ms"
         )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,20 @@ def test_a_size_above_the_line_of_its_neighbours_is_told_though_no_larger_one_is
     assert points[1].pad_to is None
     assert points[1].expected_ms == pytest.approx(2.25, rel=0.05)
     assert points[1].flags[0].startswith("off the tuned kernels: 3.4")
+
+
+def test_what_is_slow_in_one_round_only_was_disturbed() -> None:
+    """Another program ran beside it: most runs are slow, but not those of every round."""
+    quiet, noisy = (2.0,) * 10, (9.0,) * 10
+    small = SweepPoint({"x": (1, 3, 95, 95)}, quiet + noisy * 3, (2.0, 9.0, 9.0, 9.0))
+    large = SweepPoint({"x": (1, 3, 96, 96)}, (2.1,) * 40, (2.1, 2.1, 2.1, 2.1))
+    assert flag([small, large])[0].flags == ()
+    always = SweepPoint({"x": (1, 3, 95, 95)}, noisy * 4, (9.0, 9.0, 9.0, 9.0))
+    assert flag([always, large])[0].pad_to == large.sizes
+    below = SweepPoint({"x": (1, 3, 64, 64)}, (1.5,) * 40, (1.5,) * 4)
+    above = SweepPoint({"x": (1, 3, 128, 128)}, (9.5,) * 40, (9.5,) * 4)
+    assert flag([below, replace(small, sizes={"x": (1, 3, 70, 70)}), above])[1].flags == ()
+    assert "neighbours" in flag([below, replace(always, sizes={"x": (1, 3, 70, 70)}), above])[1].flags[0]
 
 
 @settings(max_examples=80, deadline=None)
