@@ -14,7 +14,7 @@ from trt_lab.diagnose.locate import Trial
 from trt_lab.types import NodeId, Precision
 
 _REFERENCE = "onnxruntime"
-_WORDS = {"errors": "errors of every tensor", "evidence": "evidence of the suspects"}
+_WORDS = {"errors": "errors of every tensor", "evidence": "evidence of suspects"}
 
 
 @dataclass(frozen=True, slots=True)

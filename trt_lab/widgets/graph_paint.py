@@ -96,7 +96,9 @@ def make_colours(
 
 
 def _safe_boxes(view: GraphView, layout: Layout, sight: Mapping[str, Sight]) -> Iterable[int]:
-    """Nodes only: a closed scope holds tensors of both kinds."""
+    """Nodes only: a closed scope holds tensors of both kinds. None where all are safe: there is nothing to tell apart."""
+    if all(seen.safe for seen in sight.values()):
+        return
     node = KINDS.index("node")
     for tensor, seen in sight.items():
         index = next(iter(_boxes_of_tensor(view, layout, tensor)), None) if seen.safe else None

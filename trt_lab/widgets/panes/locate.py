@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import ipywidgets as ui
 
+from trt_lab.diagnose.locate import TensorError
 from trt_lab.diagnose.steps import Search, Step
 from trt_lab.errors import TrtLabError
 from trt_lab.results import Finding
@@ -19,20 +20,27 @@ from trt_lab.wire import Column
 
 STEP_COLUMNS = (
     Column(name="number", label="#", format="integer", width=46),
-    Column(name="what", label="step", width=150),
+    Column(name="what", label="step", width=156),
     Column(name="kept", label="kept in FP32", format="name"),
     Column(name="state", label="result", width=92),
     Column(name="error", label="max abs", format="figure", width=84, help="worst of the outputs; – where not finite"),
 )
 _SNR_HELP = "signal to noise; under 30 dB is more than rounding; −Inf: values became infinite or NaN"
 EVIDENCE_COLUMNS = (
-    Column(name="node", label="node", format="name", width=170),
-    Column(name="role", label="role", width=108, help="source: the error arises here; keep: must stay in FP32"),
-    Column(name="kind", label="kind", width=104),
-    Column(name="local", label="local", unit="dB", format="figure", width=72, help=f"the node alone: {_SNR_HELP}"),
-    Column(name="accumulated", label="accum.", unit="dB", format="figure", width=78, help=f"all low: {_SNR_HELP}"),
-    Column(name="note", label="what the numbers say"),
+    Column(name="node", label="node", format="name"),
+    Column(name="role", label="role", width=104, help="source: the error arises here; keep: must stay in FP32"),
+    Column(name="kind", label="kind", width=112),
+    Column(name="local", label="local", unit="dB", format="figure", width=78, help=f"the node alone: {_SNR_HELP}"),
+    Column(
+        name="accumulated", label="accumulated", unit="dB", format="figure", width=128, help=f"all low: {_SNR_HELP}"
+    ),
 )
+_TOOLS = {
+    "autocast": "ModelOpt AutoCast, for any TensorRT",
+    "trtexec": "trtexec, up to TensorRT 10",
+    "polygraphy": "Polygraphy, up to TensorRT 10",
+}
+_NAMES_SHOWN = 6
 _STATES = {"running": "… running", "passes": "✓ passes", "fails": "✗ fails", "done": "✓ done"}
 _NARROW = {"width": "auto"}
 
@@ -61,17 +69,18 @@ class LocatePane(ui.VBox):
 
     def __init__(self, actions: LocateActions) -> None:
         self._actions = actions
-        self._rows: dict[str, str] = {}
+        self._rows: dict[str, TensorError] = {}
         self._steps: tuple[Step, ...] = ()
         self.start = _button("Find the cause", "search", lambda: actions.start(False))
         self.go_on = _button("Go on", "play", lambda: actions.start(True))
         self.stop = _button("Stop", "stop", actions.stop)
-        self.heading = ui.HTML(layout={"flex": "1 1 200px", "min_width": "0"})
+        self.heading = ui.HTML(layout={"flex": "1 1 200px", "min_width": "0", "margin": "0 0 0 8px"})
         self.intro = ui.HTML()
         self.verdict = ui.HTML()
         self.evidence = TableWidget(
             columns=EVIDENCE_COLUMNS, empty="No node stands out.", rows_shown=8, label="Evidence"
         )
+        self.detail = ui.HTML()
         self.keep = _button("Keep these in FP32", "check", self._tell(actions.keep))
         self.undo = _button("Undo", "undo", self._tell(actions.undo))
         self.export = _button("Export repaired ONNX", "download", self._tell(self._export))
@@ -79,12 +88,14 @@ class LocatePane(ui.VBox):
         self.recipes = SnippetsWidget()
         self.steps_heading = ui.HTML()
         self.steps = TableWidget(columns=STEP_COLUMNS, empty="No step yet.", rows_shown=8, label="Steps")
-        self.repair = ui.VBox([_row(self.keep, self.undo, self.export), self.told, self.recipes])
-        self.result = ui.VBox([self.verdict, self.evidence, self.repair])
+        elsewhere = ui.HTML(line("The same in other tools", strong=True))
+        self.repair = ui.VBox([_row(self.keep, self.undo, self.export), self.told, elsewhere, self.recipes])
+        self.result = ui.VBox([self.verdict, self.evidence, self.detail, self.repair])
         bar = _row(self.start, self.go_on, self.stop, self.heading)
         super().__init__([bar, self.intro, self.result, self.steps_heading, self.steps])
-        for box in (self, self.result, self.repair):
-            box.add_class("trt-lab-pane")
+        self.add_class("trt-lab-pane")
+        for box in (self.result, self.repair):
+            box.add_class("trt-lab-stack")
         self.evidence.observe(lambda change: self._row_chosen(change["new"]), "selected")
         self.steps.observe(lambda change: self._step_chosen(change["new"]), "selected")
 
@@ -143,7 +154,7 @@ class LocatePane(ui.VBox):
             return
         self.verdict.value = "".join(verdict_lines(finding))
         rows = [row for row in finding.errors if row.node is not None and role_of(finding, row.node, row.local_large)]
-        self._rows = {str(row.tensor): str(row.node) for row in rows}
+        self._rows = {str(row.tensor): row for row in rows}
         _show(self.evidence, bool(rows))
         self.evidence.set_rows(
             keys=[str(row.tensor) for row in rows],
@@ -152,16 +163,25 @@ class LocatePane(ui.VBox):
             kind=[row.evidence.kind if row.evidence is not None else "" for row in rows],
             local=[decibels(row.local) for row in rows],
             accumulated=[decibels(row.stats) for row in rows],
-            note=[row.evidence.text if row.evidence is not None else "" for row in rows],
         )
+        self._show_detail()
         _show(self.repair, bool(finding.keep_fp32))
         self.keep.disabled = kept
         self.keep.description = "Kept in FP32" if kept else "Keep these in FP32"
-        self.recipes.show({f"The same with {tool}": text for tool, text in recipes.items()})
+        self.recipes.show({_TOOLS.get(tool, tool): text for tool, text in recipes.items()})
 
     def _row_chosen(self, tensor: str) -> None:
+        self._show_detail()
         if tensor in self._rows:
-            self._actions.choose(self._rows[tensor])
+            self._actions.choose(str(self._rows[tensor].node))
+
+    def _show_detail(self) -> None:
+        """What the numbers say of the chosen row."""
+        row = self._rows.get(self.evidence.selected)
+        told = f"{row.node}: {row.evidence.kind}: {row.evidence.text}" if row is not None and row.evidence else ""
+        if not told and self._rows:
+            told = "Choose a row: the graph shows its node, and its numbers are told here."
+        self.detail.value = line(told, kind="quiet") if told else ""
 
     def _step_chosen(self, number: str) -> None:
         kept = self._steps[int(number) - 1].keep_fp32 if number else None
@@ -208,14 +228,25 @@ def intro(precision: str, backend: str) -> str:
 def verdict_lines(finding: Finding) -> list[str]:
     """What was found, before and after, how sure it is, and notes."""
     same = finding.verdict == "same"
-    found = [line(finding.headline, kind="good" if same else "bad", strong=True)]
-    if not same:
+    if same:
+        found = [line(finding.headline, kind="good", strong=True)]
+    else:
+        found = [line(short_verdict(finding), kind="bad", strong=True), line(finding.headline)]
         found.append(line(f"before: {finding.before.headline}"))
     if finding.after is not None:
         found.append(
             line(f"after: {finding.after.headline}", kind="good" if finding.after.verdict == "same" else "bad")
         )
     return [*found, line(how_sure(finding), kind="quiet"), *(line(f"note: {note}") for note in finding.notes)]
+
+
+def short_verdict(finding: Finding) -> str:
+    """That it differs, and where it begins."""
+    source = finding.source
+    if source is None:
+        return f"{finding.precision} differs"
+    kind = f"{source.evidence.kind} in " if source.evidence is not None else ""
+    return f"{finding.precision} differs: {kind}{source.node}"
 
 
 def how_sure(finding: Finding) -> str:
@@ -257,12 +288,14 @@ def count_steps(steps: Sequence[Step]) -> str:
 
 
 def kept_text(nodes: Sequence[NodeId] | None) -> str:
-    """How many nodes, and the ends of the set."""
+    """The names of few nodes; of more, how many, and the ends of the set."""
     if nodes is None:
         return ""
     if not nodes:
         return "nothing"
-    return nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes: {nodes[0]} … {nodes[-1]}"
+    if len(nodes) <= _NAMES_SHOWN:
+        return ", ".join(nodes)
+    return f"{len(nodes)} nodes: {nodes[0]} … {nodes[-1]}"
 
 
 def _button(text: str, icon: str, press: Callable[[], None]) -> ui.Button:

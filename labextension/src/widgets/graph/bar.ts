@@ -39,12 +39,13 @@ export class ColourChoice {
 }
 
 /** Buttons that do what keys do. */
-export function zoomButtons(zoom: (factor: number) => void, fit: () => void): HTMLElement {
+export function toolButtons(undo: HTMLElement, zoom: (factor: number) => void, fit: () => void): HTMLElement {
   const button = (text: string, title: string, press: () => void): HTMLElement =>
     h("button", { class: "trt-icon", type: "button", text, title, "aria-label": title, onclick: press });
   return h(
     "div",
-    { class: "trt-zoom", role: "group", "aria-label": "Zoom" },
+    { class: "trt-zoom", role: "group", "aria-label": "Undo and zoom" },
+    undo,
     button("−", "Zoom out (-)", () => zoom(1 / 1.3)),
     button("+", "Zoom in (+)", () => zoom(1.3)),
     button("⤢", "Show all (Home)", fit),
@@ -128,6 +129,7 @@ export class Legend {
   /** The sign of tensors that can be looked at without changing the engine, and how many cannot. */
   #safe(safe: number, hidden: number): HTMLElement {
     const sign = h("span", { class: "trt-safe-sign", "aria-hidden": "true" });
+    if (hidden === 0) return h("span", { class: "trt-faint", text: "every tensor is safe to probe" });
     const title = `A probe on ${hidden} of ${safe + hidden} tensors changes the engine: they lie inside its layers.`;
     return h("span", { class: "trt-entry", title }, sign, `safe to probe: ${safe} of ${safe + hidden} tensors`);
   }

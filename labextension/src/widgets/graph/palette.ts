@@ -99,7 +99,7 @@ export class Palette {
   #scaled(by: Scale, level: number): BoxColours {
     const fill = scaleColour(by, level, this.theme);
     const ink = inkOn(fill);
-    return { fill: css(fill), band: css(scaleColour(by, Math.max(level, 0.6), this.theme)), text: ink, faint: ink };
+    return { fill: css(fill), band: css(scaleColour(by, Math.max(level, 0.4), this.theme)), text: ink, faint: ink };
   }
 
   #plain(slot: number): BoxColours {

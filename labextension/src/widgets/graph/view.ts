@@ -4,7 +4,7 @@ import { Channel, isAbort } from "../channel";
 import { h } from "../dom";
 import { type LiveModel, watchKernel } from "../kernel";
 import { readTheme, watchTheme } from "../theme";
-import { ColourChoice, Crumbs, Legend, UndoButton, zoomButtons } from "./bar";
+import { ColourChoice, Crumbs, Legend, toolButtons, UndoButton } from "./bar";
 import type { Point } from "./camera";
 import { CardPanel } from "./card";
 import { Finder } from "./finder";
@@ -95,7 +95,8 @@ export class GraphView {
   }
 
   #assemble(): HTMLElement {
-    const zoom = zoomButtons(
+    const zoom = toolButtons(
+      this.#undo.element,
       (factor) => this.#stage.zoom(factor),
       () => this.#stage.fit(),
     );
@@ -108,7 +109,6 @@ export class GraphView {
         { class: "trt-bar", role: "toolbar", "aria-label": "Graph tools" },
         this.#finder.element,
         this.#choice.element,
-        this.#undo.element,
         zoom,
       ),
       this.#crumbs.element,
