@@ -18,6 +18,8 @@ Run = Sequence[tuple[str, float]]
 
 _INCONSISTENT = 0.01
 """Relative difference between timeMs and count · averageMs from which a row is named; trtexec rounds to 6 digits."""
+_LARGEST = 1e300
+"""Figures beyond are no times: JSON may hold integers of any length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ def parse_profile(content: Any, name: str = "profile") -> ProfileFile:
             rows.append(row)
         if note:
             notes.append(note)
-    if not rows and not notes and count is None and content:
+    if content and count is None and not any(isinstance(item, Mapping) and "name" in item for item in content):
         raise RecordError(f"{name}: the key 'name' is missing in every row; this is no profile of trtexec.")
     shares = [row.percentage for row in rows if row.percentage is not None]
     total = math.fsum(shares) if rows and len(shares) == len(rows) else None
@@ -174,7 +176,7 @@ class _Places:
 
 def _row(item: Mapping[str, Any], count: int | None) -> tuple[ProfileRow | None, str]:
     name = str(item["name"])
-    average, total = _number(item.get("averageMs")), _number(item.get("timeMs"))
+    average, total = number(item.get("averageMs")), number(item.get("timeMs"))
     note = ""
     if average is None and total is not None and count:
         average = total / count
@@ -182,14 +184,17 @@ def _row(item: Mapping[str, Any], count: int | None) -> tuple[ProfileRow | None,
         note = f"'{name}': timeMs {total:.6g} is not {count} · averageMs {average:.6g}; averageMs is used"
     if average is None:
         return None, f"'{name}' has no averageMs in the profile; it stays without a time"
-    row = ProfileRow(name, average, _number(item.get("medianMs")), total, _number(item.get("percentage")))
+    row = ProfileRow(name, average, number(item.get("medianMs")), total, number(item.get("percentage")))
     return row, note
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+def number(value: Any) -> float | None:
+    """A figure of a file; None where it is none, or none that can be a time."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not -_LARGEST < value < _LARGEST:
+        return None
+    return float(value)
 
 
 def _whole(value: Any) -> int | None:
-    number = _number(value)
-    return int(number) if number is not None and number >= 1 else None
+    count = number(value)
+    return int(count) if count is not None and count >= 1 else None

@@ -181,8 +181,8 @@ def _costly(engine: Engine, count: int = 10) -> list:
 def _print(engine: Engine, found: Sequence[Lint], top: int) -> None:
     _wrap(f"{engine.label}: {len(engine.layers)} layers, {_origin(engine)}")
     if engine.times:
-        latency = f", latency {median(engine.latency_ms):.4g} ms (median)" if engine.latency_ms else ""
-        _wrap(f"layer sum {engine.layer_sum_ms:.4g} ms{latency}; the two are measured apart")
+        latency = f"{median(engine.latency_ms):.4g} ms (median), measured apart" if engine.latency_ms else "not told"
+        _wrap(f"layer sum {engine.layer_sum_ms:.4g} ms; latency of a run {latency}")
     _print_nodes(engine)
     for title, shown in (("precision", shares(engine, "precision")), ("type", shares(engine, "type"))):
         print_line()

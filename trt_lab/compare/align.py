@@ -131,7 +131,9 @@ def _grouped(pairs: Iterable[tuple]) -> dict:
 
 
 def _links(layers: Sequence[LayerInfo], view: GraphView) -> tuple[tuple[Link, ...], tuple[NodeId, ...]]:
-    """Links of the nodes that layers tell; a reformat that tells none serves the layers that read its output."""
+    """Links of the nodes that layers tell; a reformat that tells none serves the layers that read its output, or, at
+    the end of the engine, the one that makes its input."""
+    makers = {tensor.name: layer for layer in layers for tensor in layer.outputs}
     readers: dict[str, list[LayerInfo]] = {}
     for layer in layers:
         for tensor in layer.inputs:
@@ -142,8 +144,9 @@ def _links(layers: Sequence[LayerInfo], view: GraphView) -> tuple[tuple[Link, ..
         nodes, source = layer.nodes, layer.nodes_from
         serves = is_copy(layer) or (is_reformat(layer) and not nodes)
         if serves and not nodes:
-            behind = [reader for tensor in layer.outputs for reader in readers.get(tensor.name, ())]
-            nodes, source = tuple(dict.fromkeys(n for reader in behind for n in reader.nodes)), "tensors"
+            near = [reader for tensor in layer.outputs for reader in readers.get(tensor.name, ())]
+            near = near or [makers[tensor.name] for tensor in layer.inputs if tensor.name in makers]
+            nodes, source = tuple(dict.fromkeys(n for other in near for n in other.nodes)), "tensors"
         if source == "none":
             continue
         sure = source == "metadata" or (source == "name" and is_whole_name(layer.name))

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from trt_lab.backends.tensorrt.dump import parse_dump
 from trt_lab.engine_json import EngineTensor, layers_from, load_json
 from trt_lab.engine_nodes import NodeIndex, map_layers, split_profile
-from trt_lab.engine_profile import parse_profile, place_rows
+from trt_lab.engine_profile import number, parse_profile, place_rows
 from trt_lab.errors import RecordError
 from trt_lab.graph.view import GraphView
 from trt_lab.profiling.ort_trace import is_ort_profile, read_ort_profile
@@ -123,8 +123,7 @@ def _read_one(path: Path, index: NodeIndex | None) -> Parts:
         raise RecordError(f"{path}: an ONNX model, no engine; build it with trt-lab build and give the record.")
     if not data.strip():
         raise RecordError(f"{path}: the file is empty.")
-    text = data.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if text[:1] not in (b"{", b"["):
+    if b"Layers:" in data and b"\nName: " in data:
         dump = _DUMP.search(data.decode("utf-8", "replace").replace("\r\n", "\n"))
         if dump is not None:
             return _rtx_log(dump.string[dump.end() :], path, label, index)
@@ -153,9 +152,9 @@ def _rows(content: list[Any], path: Path, label: str, index: NodeIndex | None) -
         return Parts(label, "times", latency_ms=latency, facts=facts)
     profile = parse_profile(content, str(path))
     layers = []
-    for number, row in enumerate(profile.rows):
+    for place, row in enumerate(profile.rows):
         bare, chosen = split_profile(row.name)
-        layers.append(LayerInfo(number, bare, "", attributes={} if chosen is None else {"profile": chosen}))
+        layers.append(LayerInfo(place, bare, "", attributes={} if chosen is None else {"profile": chosen}))
     times = tuple(LayerTime(i, layers[i].name, r.average_ms, r.median_ms) for i, r in enumerate(profile.rows))
     notes = ("a profile alone: layers are known by name only; give the layer JSON too", *profile.notes)
     return Parts(
@@ -200,10 +199,10 @@ def _rtx_log(text: str, path: Path, label: str, index: NodeIndex | None) -> Part
 def _run_times(content: Any, name: str) -> tuple[tuple[float, ...], dict[str, JsonValue]]:
     """`latencyMs` of each run, and the mean GPU time. Raises RecordError naming the key that is missing."""
     rows = [row for row in content if isinstance(row, Mapping)] if isinstance(content, list) else []
-    latency = tuple(float(row["latencyMs"]) for row in rows if isinstance(row.get("latencyMs"), int | float))
+    latency = tuple(ms for row in rows if (ms := number(row.get("latencyMs"))) is not None)
     if not latency:
         raise RecordError(f"{name}: the key 'latencyMs' is missing; this is no file of trtexec --exportTimes.")
-    compute = [float(row["computeMs"]) for row in rows if isinstance(row.get("computeMs"), int | float)]
+    compute = [ms for row in rows if (ms := number(row.get("computeMs"))) is not None]
     return latency, {"compute_ms": fmean(compute)} if compute else {}
 
 
