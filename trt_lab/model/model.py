@@ -119,10 +119,12 @@ class Model:
         return model
 
     @classmethod
-    def from_ir(cls, graph: ir.Model, *, path: Path | None = None, notes: Sequence[str] = ()) -> Model:
+    def from_ir(
+        cls, graph: ir.Model, *, path: Path | None = None, notes: Sequence[str] = (), inferred: bool = False
+    ) -> Model:
         """Makes a model of `graph`, which must not be changed afterwards (`load` copies instead).
 
-        Types and shapes are inferred when `ir` is first asked for.
+        Types and shapes are inferred when `ir` is first asked for, unless they are `inferred` already.
 
         Raises:
             ModelError: The graph has no nodes or a cycle.
@@ -132,7 +134,7 @@ class Model:
             raise ModelError(f"{label}: the graph has no nodes, so there is nothing to build; export the model again")
         sorted_here = [_sort(part, label) for part in graph.graphs()]
         extra = ["sorted: nodes stood before the nodes they read from"] if any(sorted_here) else []
-        return cls(graph, path=path, notes=[*notes, *extra], inferred=False)
+        return cls(graph, path=path, notes=[*notes, *extra], inferred=inferred)
 
     # --- looking -------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -21,6 +21,7 @@ from trt_lab.graph.view import GraphView
 from trt_lab.types import TensorStats
 from trt_lab.widgets.channel import Call, Channel, Reply
 from trt_lab.widgets.graph_card import Known, make_card
+from trt_lab.widgets.graph_layers import layer_lines
 from trt_lab.widgets.graph_paint import Measured, make_colours
 from trt_lab.widgets.graph_scene import make_scene, place_of
 from trt_lab.widgets.graph_sight import see
@@ -45,7 +46,7 @@ from trt_lab.wire import (
 )
 
 if TYPE_CHECKING:
-    from trt_lab.record import Record
+    from trt_lab.frames.times import Timed
 
 NO_MODEL = "No model open."
 _LAYOUTS_KEPT = 4
@@ -59,6 +60,7 @@ class GraphWidget(anywidget.AnyWidget):
 
     Args:
         view: The model to show, or None.
+        locked: Why nothing can be probed or kept in this graph; "" where it can.
     """
 
     _esm = Path(__file__).parent / "static" / "graph.js"
@@ -68,6 +70,9 @@ class GraphWidget(anywidget.AnyWidget):
 
     selected_tensor = traitlets.Unicode().tag(sync=True)
     """Tensor that is chosen; its edges are lit. Type: str. Default: "", none."""
+
+    related = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """Nodes that go with the selected one: those of one engine layer. Type: list of str. Default: []."""
 
     probes = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """Probed tensors. Type: list of str. Default: []."""
@@ -84,11 +89,12 @@ class GraphWidget(anywidget.AnyWidget):
     empty = traitlets.Unicode(NO_MODEL).tag(sync=True)
     """What stands in place of a graph; "" while there is one. Type: str. Default: "No model open."."""
 
-    def __init__(self, view: GraphView | None = None, **traits: Any) -> None:
+    def __init__(self, view: GraphView | None = None, *, locked: str = "", **traits: Any) -> None:
+        self._locked = locked
         self._lock = threading.RLock()
         self._view = view
         self._measured = Measured()
-        self._layer_lines: dict[str, list[str]] = {}
+        self._layer_lines: Mapping[str, Sequence[str]] = {}
         self._layouts: dict[tuple[str, frozenset[str]], Layout] = {}
         self._on_probe: list[OnToggle] = []
         self._on_keep: list[OnToggle] = []
@@ -114,30 +120,30 @@ class GraphWidget(anywidget.AnyWidget):
             self._view, self._measured, self._layer_lines = view, Measured(), {}
             self._layouts.clear()
         with self.hold_sync():
-            self.selected, self.selected_tensor, self.probes, self.kept = "", "", [], []
+            self.selected, self.selected_tensor, self.related, self.probes, self.kept = "", "", [], [], []
             self.empty = "" if view is not None else empty
         self._channel.emit(GraphChanged())
 
-    def set_results(self, tensors: Iterable[TensorStats], record: Record | None) -> None:
+    def set_results(
+        self,
+        tensors: Iterable[TensorStats],
+        record: Timed | None,
+        lines: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
         """Shows marks and errors of a diff, and layers and times of an engine.
 
         Args:
             tensors: Of the newest diff; none when there is none.
             record: Of the newest engine.
+            lines: What cards say of the engine, by node; by default the layers that name the node.
         """
         layers = tuple(record.layers) if record is not None else ()
-        times = {time.index: time.average_ms for time in record.times} if record is not None else {}
-        lines: dict[str, list[str]] = {}
-        for layer in layers:
-            parts = [f"{layer.index}: {layer.name}", layer.type, layer.precision or ""]
-            if layer.index in times:
-                parts.append(f"{times[layer.index]:.3g} ms")
-            for node in layer.nodes:
-                lines.setdefault(node, []).append(" · ".join(part for part in parts if part))
+        timed = record.times if record is not None else ()
         with self._lock:
             stats = {entry.name: entry for entry in tensors}
+            times = {time.index: time.average_ms for time in timed}
             self._measured = replace(self._measured, stats=stats, layers=layers, times_ms=times, sight={})
-            self._layer_lines = lines
+            self._layer_lines = layer_lines(layers, timed) if lines is None else lines
         self._channel.emit(ColoursChanged())
 
     def set_safe(self, safe: Collection[str], effects: Mapping[str, Effect] | None = None) -> None:
@@ -228,7 +234,7 @@ class GraphWidget(anywidget.AnyWidget):
         view = self._open_view()
         with self._lock:
             measured, layers = self._measured, self._layer_lines
-        known = Known(tuple(self.probes), tuple(self.kept), measured.stats, layers, measured.sight)
+        known = Known(tuple(self.probes), tuple(self.kept), measured.stats, layers, measured.sight, self._locked)
         return make_card(view, request.item, known)
 
     def _search(self, request: SearchRequest, call: Call) -> Hits:
@@ -239,11 +245,13 @@ class GraphWidget(anywidget.AnyWidget):
         return place_of(self._open_view(), request.item)
 
     def _probe(self, request: ProbeRequest, call: Call) -> None:
+        self._refuse_if_locked()
         self._open_view().tensor(request.tensor)
         for callback in self._on_probe:
             callback(request.tensor, request.on)
 
     def _keep(self, request: KeepRequest, call: Call) -> None:
+        self._refuse_if_locked()
         self._open_view().node(request.node)
         for callback in self._on_keep:
             callback(request.node, request.on)
@@ -251,3 +259,7 @@ class GraphWidget(anywidget.AnyWidget):
     def _undo(self, request: UndoRequest, call: Call) -> None:
         for callback in self._on_undo:
             callback()
+
+    def _refuse_if_locked(self) -> None:
+        if self._locked:
+            raise UsageError(self._locked)

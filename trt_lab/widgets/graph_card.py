@@ -27,6 +27,7 @@ class Known:
         stats: Newest diff, by tensor.
         layers: Lines about the engine layers that each node went into.
         sight: What a probe does to the engine, by tensor.
+        locked: Why nothing can be probed or kept here; "" where it can.
     """
 
     probes: Collection[str] = ()
@@ -34,6 +35,7 @@ class Known:
     stats: Mapping[str, TensorStats] = field(default_factory=dict)
     layers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sight: Mapping[str, Sight] = field(default_factory=dict)
+    locked: str = ""
 
 
 def make_card(view: GraphView, item: str, known: Known) -> Card:
@@ -85,7 +87,7 @@ def _node_card(view: GraphView, node: NodeInfo, known: Known) -> Card:
         outputs=outputs,
         layers=list(known.layers.get(node.id, ())),
         nested=[crumbs_to(view, path)[-1] for path in node.subgraphs],
-        can_keep=node.graph == "",
+        can_keep=node.graph == "" and not known.locked,
         kept=node.id in known.kept,
     )
 
@@ -129,7 +131,7 @@ def _tensor(view: GraphView, tensor_id: TensorId, known: Known, *, ends: str) ->
         others.append(tensor.producer)
     if ends in ("consumers", "both"):
         others += tensor.consumers[:8]
-    refusal = _refusal(view, tensor)
+    refusal = known.locked or _refusal(view, tensor)
     seen = None if refusal else known.sight.get(tensor_id)
     constant = _constant(view, tensor_id) if tensor.role == "initializer" else ""
     return CardTensor(

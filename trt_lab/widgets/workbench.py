@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,17 @@ from trt_lab.diagnose.recipes import recipes
 from trt_lab.diagnose.steps import Search
 from trt_lab.errors import TrtLabError
 from trt_lab.options import parse_precision
+from trt_lab.profiling.source import Engine
 from trt_lab.record import Record
 from trt_lab.results import Diff
 from trt_lab.session import Change, Session
 from trt_lab.types import NodeId, TensorId
 from trt_lab.widgets.channel import answer_while_busy
 from trt_lab.widgets.graph import GraphWidget
+from trt_lab.widgets.graph_layers import engine_lines
 from trt_lab.widgets.graph_static import static_html
 from trt_lab.widgets.panes.diff import DiffPane
+from trt_lab.widgets.panes.graphs import GraphsPane
 from trt_lab.widgets.panes.layers import LayersPane
 from trt_lab.widgets.panes.locate import LocateActions, LocatePane
 from trt_lab.widgets.panes.log import CodePane, LogPane
@@ -53,6 +56,7 @@ class Workbench(ui.VBox):
         self._lock = threading.RLock()
         self._selecting = False
         self._status_at = 0.0
+        self._engine: Engine | None = None
         self._search_shown: tuple[Search | None, str] | None = None
         self.error = ui.HTML()
         self.graph = GraphWidget(session.view)
@@ -72,7 +76,8 @@ class Workbench(ui.VBox):
             [self.diff_pane, self.locate_pane, self.timeline_pane, self.layers_pane, self.log_pane, self.code_pane],
             titles=TABS,
         )
-        body = ui.HBox([self.graph, self.tabs])
+        self.graphs = GraphsPane(self.graph, self._layer_chosen)
+        body = ui.HBox([self.graphs, self.tabs])
         body.add_class("trt-lab-body")
         super().__init__([_style(), self.toolbar, self.error, body])
         self.add_class("trt-lab-workbench")
@@ -190,11 +195,20 @@ class Workbench(ui.VBox):
     def _show_results(self) -> None:
         record, diff = self._newest()
         self.diff_pane.show(diff, self._session.blame())
-        for pane in (self.timeline_pane, self.layers_pane, self.log_pane):
-            pane.show(record)
-        self.graph.set_results(diff.tensors if diff is not None else (), record)
+        tensors = diff.tensors if diff is not None else ()
+        engine = self._engine = self._session.engine(record) if record is not None else None
+        self.timeline_pane.show(record, engine, self._others(record))
+        self.layers_pane.show(record, engine)
+        self.log_pane.show(record)
+        self.graph.set_results(tensors, record, engine_lines(engine) if engine is not None else None)
+        self.graphs.show(engine, tensors)
         self._show_observation()
         answer_while_busy(self)
+
+    def _others(self, record: Record | None) -> list[Record]:
+        """Records that can stand beside one in the timeline, the newest first."""
+        found = [*reversed(self._session.records), *filter(None, [self._session.reference])]
+        return [other for other in found if other is not record]
 
     def _show_observation(self) -> None:
         """What the probes did to the newest engine, and where others would do nothing."""
@@ -292,23 +306,31 @@ class Workbench(ui.VBox):
         self._select(show)
 
     def _layer_chosen(self, index: int) -> None:
-        record, _ = self._newest()
-        layers = record.layers if record is not None else ()
-        nodes = next((layer.nodes for layer in layers if layer.index == index), ())
+        nodes = self._nodes_of(index)
 
         def show() -> None:
-            self.layers_pane.select(index)
             if nodes:
-                self.graph.selected = nodes[-1]
+                self.graph.selected = str(nodes[-1])
+            self._mark_layers([index], nodes)
 
         self._select(show)
 
     def _mark_layer(self, node: NodeId) -> None:
-        records = self._session.records
-        layer = next((l for l in records[-1].layers if node in l.nodes), None) if records else None
-        if layer is not None:
-            self.layers_pane.select(layer.index)
-            self.timeline_pane.select(layer.index)
+        """Marks the layers of a node, those that compute it first, and the nodes that share them."""
+        found = self._engine.map if self._engine is not None else None
+        layers = dict.fromkeys((*found.computed_in(node), *found.layers_of(node))) if found is not None else {}
+        self._mark_layers(list(layers), [other for layer in layers for other in self._nodes_of(layer)])
+
+    def _mark_layers(self, layers: list[int], nodes: Sequence[NodeId]) -> None:
+        self.graph.related = list(dict.fromkeys(map(str, nodes)))
+        self.graphs.select(layers)
+        if layers:
+            self.layers_pane.select(layers[0])
+            self.timeline_pane.select(layers[0])
+
+    def _nodes_of(self, layer: int) -> tuple[NodeId, ...]:
+        found = self._engine.map if self._engine is not None else None
+        return found.nodes_of(layer) if found is not None else ()
 
     def _tab_chosen(self, index: int | None) -> None:
         with self._lock:

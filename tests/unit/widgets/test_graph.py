@@ -260,7 +260,7 @@ def test_time_of_a_closed_scope_is_that_of_its_layers_each_counted_once() -> Non
     colours, _ = browser.colours(scene, "precision")
     assert colours["figures"][at["/a"]] == "float16 + float32"
     assert {entry["label"] for entry in colours["legend"]} == {"float16", "float32", "mixed"}
-    assert browser.card("/a/Relu")["layers"] == ["1: fused · Pointwise · float16 · 2 ms"]
+    assert browser.card("/a/Relu")["layers"] == ["1: fused · Pointwise · float16 · 2 ms", "shared with /a/b/Sigmoid"]
 
 
 @pytest.mark.parametrize("by", ["error", "time", "precision"])

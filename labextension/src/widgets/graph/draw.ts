@@ -11,6 +11,7 @@ export interface Look {
   by: string;
   selected: string;
   selectedTensor: string;
+  related: ReadonlySet<string>;
   hover: Item | null;
 }
 
@@ -360,6 +361,12 @@ function drawSelection(
     context.stroke();
   };
   if (look.hover && look.hover.id !== look.selected) ring(look.hover, 1.2);
+  context.setLineDash([5 / camera.scale, 3 / camera.scale]);
+  for (const id of look.related) {
+    const item = id === look.selected ? undefined : scene.find(id);
+    if (item) ring(item, 2);
+  }
+  context.setLineDash([]);
   const selected = look.selected ? scene.find(look.selected) : undefined;
   if (selected) ring(selected, 2.6);
 }

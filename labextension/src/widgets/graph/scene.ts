@@ -190,6 +190,15 @@ export class GraphScene {
     return this.#byId.get(id);
   }
 
+  /** The box of a node, or of the innermost closed scope that its path leads into. */
+  findAround(id: string): Item | undefined {
+    for (let path = id; path !== ""; path = path.slice(0, Math.max(0, path.lastIndexOf("/")))) {
+      const item = this.#byId.get(path);
+      if (item) return item.kind === "frame" ? undefined : item;
+    }
+    return undefined;
+  }
+
   itemsIn(area: Rect): Item[] {
     return this.#itemGrid.in(area);
   }

@@ -38,6 +38,7 @@ export class Stage {
   #by = "type";
   #selected = "";
   #selectedTensor = "";
+  #related: ReadonlySet<string> = new Set();
   #hover: Item | null = null;
   #frame = 0;
   #opened = false;
@@ -101,6 +102,13 @@ export class Stage {
   select(item: string, tensor: string): void {
     this.#selected = item;
     this.#selectedTensor = tensor;
+    this.#draw();
+  }
+
+  /** Rings around these items. */
+  relate(items: ReadonlySet<string>): void {
+    this.#related = items;
+    this.element.dataset.related = String(items.size);
     this.#draw();
   }
 
@@ -193,6 +201,7 @@ export class Stage {
       by: this.#by,
       selected: this.#selected,
       selectedTensor: this.#selectedTensor,
+      related: this.#related,
       hover: this.#hover,
     });
     this.#minimap.draw(this.palette);

@@ -17,6 +17,7 @@ import { Stage } from "./stage";
 export interface Traits {
   selected: string;
   selected_tensor: string;
+  related: string[];
   probes: string[];
   kept: string[];
   colour_by: ColourBy;
@@ -129,6 +130,7 @@ export class GraphView {
       if (model.get("selected") !== this.#selected) void this.goTo(model.get("selected"));
     });
     on("change:selected_tensor", () => this.#repaint());
+    on("change:related", () => this.#relate());
     on("change:undo", () => this.#undo.show(model.get("undo")));
     this.#undo.show(model.get("undo"));
     on("change:colour_by", () => void this.#colour());
@@ -221,6 +223,7 @@ export class GraphView {
         scene.items.length === 0 ? "empty" : "ready",
         scene.items.length === 0 ? "This graph holds no nodes." : "",
       );
+      this.#relate();
       const selected = this.model.get("selected");
       this.#select((selected && scene.find(selected)) || null, selected, false);
       const asked = anchor !== undefined || open.length > 0 || graph !== "";
@@ -449,6 +452,13 @@ export class GraphView {
 
   #repaint(): void {
     this.#stage.select(this.#active?.id ?? "", this.model.get("selected_tensor"));
+  }
+
+  /** Rings around the nodes that share a layer with the selected one, or around the closed scopes that they are in. */
+  #relate(): void {
+    const scene = this.#scene;
+    const boxes = this.model.get("related").map((id) => scene?.findAround(id)?.id ?? "");
+    this.#stage.relate(new Set(boxes.filter(Boolean)));
   }
 
   #retheme(): void {
