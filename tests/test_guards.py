@@ -46,6 +46,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "onnx_ir": ("trt_lab.model", "trt_lab.graph", "trt_lab.edit", "trt_lab.zoo"),
     "onnxruntime": ("trt_lab.backends.onnxruntime",),
     "pandas": (
+        "trt_lab.comparing",
         "trt_lab.frames",
         "trt_lab.quantizing",
         "trt_lab.results",
@@ -56,7 +57,6 @@ HOMES: dict[str, tuple[str, ...]] = {
     ),
     "prometheus_client": ("trt_lab.profiling.exporter",),
     "rich": ("trt_lab.cli",),
-    "scipy": ("trt_lab.compare", "trt_lab.profiling"),
     "tensorrt": ("trt_lab.backends.tensorrt",),
     "traitlets": ("trt_lab.widgets",),
     "typer": ("trt_lab.cli",),

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pandas as pd
 
 from trt_lab.activity import silent
+from trt_lab.comparing import EngineComparison
 from trt_lab.errors import UsageError
-from trt_lab.frames import layer_map_frame, layers_frame, times_frame
+from trt_lab.frames import layer_map_frame, layers_frame, node_times_frame, times_frame
+from trt_lab.profiling.engines import diff_engines
+from trt_lab.profiling.node_time import node_times
 from trt_lab.profiling.source import Engine, engine_of
 from trt_lab.profiling.sweep_sizes import SizesArgument
 from trt_lab.record import Record
@@ -43,6 +46,14 @@ class Insight(Engines):
         if engine.map is None or engine.view is None:
             raise UsageError(f"{engine.label}: {'; '.join(engine.notes) or 'its model is not known'}")
         return layer_map_frame(engine.map, engine.view)
+
+    def profile(self, record: Record | None = None) -> pd.DataFrame:
+        """Time by ONNX node; it adds up to the sum of the layers. Raises UsageError when nothing was built."""
+        return node_times_frame(node_times(self.engine(record)))
+
+    def diff_engines(self, other: Record, record: Record | None = None) -> EngineComparison:
+        """The newest engine, or that of `record`, against that of `other`, by ONNX node. Raises UsageError, CompareError."""
+        return EngineComparison(diff_engines(self.engine(other), self.engine(record)))
 
     def sweep(
         self,

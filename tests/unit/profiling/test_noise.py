@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
 
 from trt_lab.profiling.noise import SIGNIFICANT, adjust_p_values, bootstrap_interval, rank_p_values
 
@@ -54,3 +57,19 @@ def test_the_interval_holds_the_difference_of_the_medians() -> None:
     assert 180 <= held <= 200  # 95 % wanted; the percentile method of a median is a little off at 25 runs
     assert bootstrap_interval([1.0] * 4, [1.0] * 9) is None
     assert bootstrap_interval([1.0] * 9, [1.5] * 9) == (0.5, 0.5)
+
+
+RUNS = st.lists(st.integers(0, 6).map(float), min_size=5, max_size=25)
+
+
+@given(st.lists(st.tuples(RUNS, RUNS), min_size=1, max_size=8))
+def test_the_rank_test_is_that_of_scipy(pairs: list[tuple[list[float], list[float]]]) -> None:
+    for (a, b), p_value in zip(pairs, rank_p_values(pairs), strict=True):
+        constant = len({*a, *b}) == 1
+        wanted = 1.0 if constant else stats.mannwhitneyu(a, b, method="asymptotic").pvalue
+        assert p_value == pytest.approx(wanted, rel=1e-9)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
+def test_the_correction_is_that_of_scipy(p_values: list[float]) -> None:
+    assert adjust_p_values(p_values) == pytest.approx(stats.false_discovery_control(p_values).tolist())
