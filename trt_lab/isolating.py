@@ -12,7 +12,7 @@ from trt_lab.activity import scaled
 from trt_lab.backends.jobs import MOVED_TWICE
 from trt_lab.compare.observer import observe
 from trt_lab.compare.selfcheck import compare_builds, random_tensors
-from trt_lab.diagnose.flaky import Build, Flaky, judge_builds
+from trt_lab.diagnose.flaky import Flaky, best_build, judge_builds
 from trt_lab.diagnose.switches import Switch, Switches, Tried, plan_switches
 from trt_lab.edit.mark import mark
 from trt_lab.edit.probe import add_probes
@@ -58,7 +58,7 @@ def build_repeatedly(means: Means, count: int, folder: Path, report: OnProgress)
         repeats=[_repeats(record) for record in records],
         caches=[None if cache is None else str(cache) for cache in caches],
     )
-    best = _best(found)
+    best = best_build(found)
     if best is None or best.saved_cache is None or found.kind == "identical":
         return found
     report(Progress("repeat", count / (count + 1), "building from the saved cache"))
@@ -111,16 +111,6 @@ def _caches(options: BuildOptions, count: int, folder: Path) -> list[Path | None
         return [None] * count
     folder.mkdir(parents=True, exist_ok=True)
     return [folder / f"build-{number + 1:03d}.cache" for number in range(count)]
-
-
-def _best(found: Flaky) -> Build | None:
-    """The fastest of the right builds, the first where times are not known."""
-    right = [build for build in found.builds if build.right]
-    return min(right, key=_latency, default=None)
-
-
-def _latency(build: Build) -> float:
-    return statistics.median(build.record.latency_ms) if build.record.latency_ms else 0.0
 
 
 def _repeats(record: Record) -> bool | None:

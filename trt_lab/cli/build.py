@@ -18,7 +18,9 @@ from trt_lab.cli.arguments import (
 )
 from trt_lab.cli.opening import open_given
 from trt_lab.cli.output import print_json, print_line, show_progress
+from trt_lab.cli.repeating import build_repeatedly
 from trt_lab.cli.sampling import SampleOptions, spread
+from trt_lab.errors import UsageError
 
 NAME = "build"
 
@@ -47,9 +49,24 @@ def run(
     clean: Annotated[
         bool, typer.Option("--clean", help="Also build it without probes, to tell whether they changed it.")
     ] = False,
+    repeat: Annotated[
+        int,
+        typer.Option(
+            "--repeat", min=1, help="Build so often, and tell whether the builds agree; -o is then the best right one."
+        ),
+    ] = 1,
+    lock: Annotated[
+        Path | None, typer.Option("--lock", help="With --repeat: timing cache with the kernels of that one (TensorRT).")
+    ] = None,
     json: JsonOption = False,
 ) -> int:
     """Build an engine with its probes, run all samples, profile it, and keep the record."""
+    if repeat > 1 and (probe or timing_cache is not None):
+        raise UsageError(
+            "--repeat builds the clean engine, each time without a timing cache; leave --probe and --timing-cache out"
+        )
+    if lock is not None and repeat == 1:
+        raise UsageError("--lock keeps the kernels of the best of several builds; add --repeat 3")
     session = open_given(model, given)
     session.use(
         backend=backend,
@@ -61,6 +78,8 @@ def run(
         device=device,
         engine_cache="fresh" if fresh else None,
     )
+    if repeat > 1:
+        return build_repeatedly(session, repeat, out, lock, json=json)
     for tensor in probe or ():
         session.probe(tensor)
     with show_progress(quiet=json) as tell:

@@ -17,13 +17,13 @@ from trt_lab.cli.arguments import (
     RtolOption,
 )
 from trt_lab.cli.opening import open_given
-from trt_lab.cli.output import FINDING, FINE, print_json, print_line, show_progress
+from trt_lab.cli.output import FINDING, FINE, print_json, print_line, print_table, show_progress
 from trt_lab.cli.sampling import SampleOptions, spread
 from trt_lab.diagnose.check import COMMAND_SECONDS, Check
 from trt_lab.diagnose.recipes import recipes
 from trt_lab.edit.precision import typed
 from trt_lab.options import parse_precision
-from trt_lab.results import Finding
+from trt_lab.results import TABLE_COLUMNS, Finding
 from trt_lab.session import Session
 from trt_lab.types import JsonValue, PrecisionPlan
 from trt_lab.views.report import report_data, write_report
@@ -43,6 +43,11 @@ def run(
     check: CheckOption = None,
     check_seconds: CheckSecondsOption = COMMAND_SECONDS,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the steps in the folder.")] = False,
+    fp32: Annotated[
+        bool, typer.Option("--fp32", help="Also build the engine in FP32, for the table of metrics and times.")
+    ] = False,
+    weakly_typed: Annotated[bool, typer.Option("--weakly-typed", help="Let TensorRT 10 choose the types.")] = False,
+    timing_cache: Annotated[Path | None, typer.Option("--timing-cache", help="Timing cache (TensorRT).")] = None,
     *,
     given: SampleOptions,
     atol: AtolOption = None,
@@ -51,10 +56,13 @@ def run(
 ) -> int:
     """Find the nodes that must stay in FP32 and write the repaired model. Exit 1 when there are any."""
     session = open_given(model, given)
-    session.use(backend=backend, precision=precision, atol=atol, rtol=rtol)
+    session.use(
+        backend=backend, precision=precision, atol=atol, rtol=rtol, strongly_typed=not weakly_typed,
+        timing_cache=str(timing_cache) if timing_cache is not None else None,
+    )  # fmt: skip
     wanted = Check.of(check, seconds=check_seconds) if check is not None else None
     with show_progress(quiet=json) as tell:
-        finding = session.locate(tell, check=wanted, artifacts=out, resume=resume)
+        finding = session.locate(tell, check=wanted, artifacts=out, resume=resume, fp32=fp32)
     files = write_finding(session, finding, out)
     if json:
         print_json(finding.as_json() | files)
@@ -92,9 +100,17 @@ def print_finding(finding: Finding, files: dict[str, JsonValue]) -> None:
     for node in finding.keep_fp32:
         print_line(f"  keep FP32: {node}")
     if finding.emulated:
-        print_line(f"{finding.precision} is emulated on the CPU: a prediction of what a strongly typed engine gives.")
-    if finding.cost_ms is not None:
-        print_line(f"keeping them costs {finding.cost_ms:+.3f} ms a run")
+        print_line(
+            f"{finding.precision} is emulated on the CPU: a prediction of what a strongly typed engine gives. Its times "
+            "measure nothing and are left out."
+        )
+    if finding.fp32 is not None or not finding.emulated:
+        print_table(TABLE_COLUMNS, finding.table.astype(object).where(finding.table.notna(), None).values.tolist(),
+                    numbers=TABLE_COLUMNS[1:])  # fmt: skip
+    costs = ((finding.cost_ms, "a run"), (finding.layer_cost_ms, "by the times of the layers"))
+    for cost, what in costs:
+        if cost is not None:
+            print_line(f"keeping them costs {cost:+.3f} ms {what}")
     for note in finding.notes:
         print_line(f"note: {note}")
     for path in files.values():

@@ -23,6 +23,7 @@ COMMANDS = (
     "compare",
     "check",
     "locate",
+    "switches",
     "reduce",
     "quantize",
     "inspect",

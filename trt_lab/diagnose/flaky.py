@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from statistics import median
 from typing import Literal, TypeAlias
 
 from trt_lab.compare.observer import LayerChange
@@ -185,6 +186,15 @@ def judge_builds(
     tactics = tactic_choices([record.layers for record in records], [build.right for build in builds])
     fusions = tuple(change for b in builds if b.against_first is not None for change in b.against_first.fusions)
     return Flaky(_kind(builds, tactics, fusions), tuple(builds), tactics, tuple(dict.fromkeys(fusions)))
+
+
+def best_build(found: Flaky) -> Build | None:
+    """The fastest of the right builds, the first where times are not known; None when none is right."""
+
+    def latency(build: Build) -> float:
+        return median(build.record.latency_ms) if build.record.latency_ms else 0.0
+
+    return min((build for build in found.builds if build.right), key=latency, default=None)
 
 
 def tactic_choices(engines: Sequence[Sequence[LayerInfo]], right: Sequence[bool]) -> tuple[TacticChoice, ...]:
