@@ -373,7 +373,6 @@ def test_an_output_that_is_no_tensor_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (BuildOptions(tf32=True), "tf32"),
         (BuildOptions(timing_cache="cache"), "timing cache"),
         (BuildOptions(builder_level=3), "builder level"),
         (BuildOptions(workspace_bytes=1), "workspace"),

@@ -12,7 +12,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from trt_lab.backends.onnxruntime.profile import read_profile
 from trt_lab.backends.onnxruntime.values import Caller
 from trt_lab.backends.output import taken_over
 from trt_lab.edit.precision import Realised, emulate
+from trt_lab.edit.tf32 import emulate_tf32
 from trt_lab.errors import BuildError, RunError, UsageError
 from trt_lab.graph import GraphView
 from trt_lab.model import Model
@@ -78,6 +79,8 @@ class OnnxRuntime:
         _check_shapes(model, options)
         on_progress(Progress("build", 0.05, "placing casts" if options.plan.default != "fp32" else "preparing"))
         realised = emulate(model, options.plan)
+        if options.tf32:
+            realised = _with_tf32(realised)
         given = _given(realised, options)
         folder = tempfile.TemporaryDirectory(prefix="trt-lab-ort-")
         source = _source(given.view.model, Path(folder.name))
@@ -170,6 +173,15 @@ class OrtRunner:
         return self._handle
 
 
+def _with_tf32(realised: Realised) -> Realised:
+    """The same, its products reading TF32; what low precision has rounded stays as it is."""
+    found = emulate_tf32(realised.model)
+    inside = f"; {len(found.left)} inside subgraphs are left in FP32" if found.left else ""
+    note = f"TF32 is emulated: {len(found.products)} products read inputs rounded to 10 bits{inside}"
+    origin = {**realised.origin, **{n: realised.origin.get(str(owner), owner) for n, owner in found.origin.items()}}
+    return replace(realised, model=found.model, origin=origin, notes=(*realised.notes, note))
+
+
 def _given(realised: Realised, options: BuildOptions) -> Given:
     """The graph as ONNX Runtime gets it: every node called by its id, nested ones too."""
     # A realised plan is a copy already, made just now and known to nobody else.
@@ -223,7 +235,8 @@ def _facts(options: BuildOptions, realised: Realised, layers: Layers, notes: tup
         "provider": _PROVIDERS[0],
         "threads": _threads(),
         "optimizer": options.optimizer,
-        "emulated": options.plan.default if options.plan.default != "fp32" else None,
+        "emulated": options.plan.default if options.plan.default != "fp32" else "tf32" if options.tf32 else None,
+        "tf32": options.tf32,
         "forced_fp32": {str(node): reason for node, reason in realised.forced_fp32.items()},
         "folded": [str(node) for node in layers.folded],
         "removed": [str(node) for node in layers.removed],
@@ -240,7 +253,6 @@ def _threads() -> int:
 def _refuse(options: BuildOptions) -> None:
     """Raises UsageError for what ONNX Runtime on the CPU cannot do, rather than leave it out in silence."""
     refused = (
-        (options.tf32, "tf32 is a mode of NVIDIA GPUs; leave it off"),
         (
             options.timing_cache is not None or options.editable_timing_cache,
             "there is no timing cache: nothing is timed while building; leave it out",
