@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from trt_lab.engine_nodes import name_parts, split_profile
@@ -174,7 +175,7 @@ def _layer(
         inner = next((r for r in around if not r.text.startswith(_WRAPPER)), None)
         if inner is None or activity.in_graph:
             return None, (), "none"
-        return inner.text, tuple(NodeId(part) for part in name_parts(inner.text)), how
+        return inner.text, _parts(inner.text), how
     for text in (r.text for r in around):
         if (name := names.layer(text)) is not None:
             return name, names.nodes(name), how
@@ -185,6 +186,12 @@ def _layer(
         if (name := names.by_tactic(text)) is not None:
             return name, names.nodes(name), "tactic"
     return None, (), "none"
+
+
+@lru_cache(maxsize=20_000)
+def _parts(name: str) -> tuple[NodeId, ...]:
+    """Nodes that a layer's name tells; a trace holds the same few names over and over."""
+    return tuple(NodeId(part) for part in name_parts(name))
 
 
 class _Names:
