@@ -67,10 +67,49 @@ def test_c28_the_session_asks_once_a_reference(lab: Session, monkeypatch: pytest
     lab._doubts.clear()
     asked: list[Path] = []
     monkeypatch.setattr(
-        "trt_lab.session.doubt_reference", lambda diff, *_: asked.append(diff.reference.path) or "it moves"
+        "trt_lab.session.engines.doubt_reference", lambda diff, *_: asked.append(diff.reference.path) or "it moves"
     )
     assert "it moves" not in lab.compare().comparison.notes
     assert "it moves" in lab.compare(doubt=True).comparison.notes
     assert "it moves" in lab.compare(doubt=True).comparison.notes
     assert "it moves" in lab.compare().comparison.notes
     assert len(asked) == 1
+
+
+# --- TF32 (C25) ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tf32(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    """An engine with TF32, emulated, on a model without a fault; no error is allowed."""
+    session = Session("zoo:clean_cnn", records=tmp_path_factory.mktemp("records"))
+    session.use(tf32=True, atol=1e-7, rtol=0.0)
+    session.build()
+    return session
+
+
+def test_c25_an_error_that_tf32_gives_is_called_so(tf32: Session) -> None:
+    assert tf32.compare().verdict == "differs"
+    (note,) = [n for n in tf32.compare(doubt=True).comparison.notes if "TF32" in n]
+    assert note.startswith("TF32 is on, and the error is as TF32 would give: ")
+    assert note in tf32.compare().comparison.notes, "told from then on"
+
+
+def test_c25_a_larger_error_is_not_blamed_on_tf32(tf32: Session) -> None:
+    diff = tf32.compare()
+    note = doubt.explain_tf32(diff, tf32.model, lambda *given: diff.reference)
+    assert note.startswith("TF32 is on, but emulated it gives 0 where the engine is off by ")
+
+
+def test_c25_nothing_is_run_with_tf32_off(lab: Session) -> None:
+    def run(*_given: Any) -> Any:
+        raise AssertionError("run although TF32 is off")
+
+    assert doubt.explain_tf32(lab.compare(), lab.model, run) == ""
+
+
+def test_c25_a_run_that_fails_is_told(tf32: Session) -> None:
+    def run(*_given: Any) -> Any:
+        raise RunError("no memory")
+
+    assert doubt.explain_tf32(tf32.compare(), tf32.model, run).endswith("could not be emulated: no memory")

@@ -8,7 +8,7 @@ from trt_lab.activity import Status, scaled, silent
 from trt_lab.checking import self_checks
 from trt_lab.compare.observer import Observation
 from trt_lab.compare.selfcheck import SelfCheck
-from trt_lab.doubt import doubt_reference, is_big, with_note
+from trt_lab.doubt import doubt_reference, explain_tf32, is_big, with_note
 from trt_lab.edit.probe import add_probes
 from trt_lab.errors import BackendError, UsageError
 from trt_lab.observing import clean_options, has_clean, is_cheap, observe_engine, safe_tensors
@@ -75,7 +75,8 @@ class Engines(Subject):
     ) -> Diff:
         """Compares a record (newest by default) with the reference. Raises UsageError: not built yet, or not run here.
 
-        `doubt`: where the error is big, runs the reference with its optimiser on too; a note tells if that moves it."""
+        `doubt`: where the error is big, runs the reference with its optimiser on too; a note tells if that moves it.
+        For an engine with TF32 on the reference is run with TF32 emulated; a note tells if that gives such an error."""
         engine, reference = self.newest(record), self._reference
         if reference is None:
             raise UsageError("no reference yet; run it first: lab.golden()")
@@ -83,7 +84,10 @@ class Engines(Subject):
         if doubt and reference.path not in self._doubts and is_big(diff) and not self.building:
             with self._activity.doing("reference"):
                 self._doubts[reference.path] = doubt_reference(diff, self._model, self._run)
-        return with_note(diff, self._doubts.get(reference.path, ""))
+        if doubt and engine.meta.tf32 and engine.path not in self._doubts and not self.building:
+            with self._activity.doing("reference"):
+                self._doubts[engine.path] = explain_tf32(diff, self._model, self._run)
+        return with_note(with_note(diff, self._doubts.get(reference.path, "")), self._doubts.get(engine.path, ""))
 
     def observer(self, record: Record | None = None, *, build: bool = False) -> Observation:
         """Whether the probes of an engine (the newest by default) changed it: neutral, perturbing or unknown.
