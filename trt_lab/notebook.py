@@ -16,8 +16,10 @@ from trt_lab.diagnose.flaky import Flaky
 from trt_lab.diagnose.reduce import Reduced
 from trt_lab.diagnose.switches import Switches
 from trt_lab.errors import TrtLabError, UsageError
+from trt_lab.profiling.sweep_sizes import SizesArgument
 from trt_lab.record import Record
 from trt_lab.results import Finding
+from trt_lab.sweeping import SizeSweep
 from trt_lab.types import OnProgress, Progress
 from trt_lab.views.report import records_report, report_data, write_report
 from trt_lab.widgets.figure import FigureWidget
@@ -68,6 +70,18 @@ class Session(session.Session):
         """See `trt_lab.session.Session.reduce`; shows a progress bar unless `on_progress` is given."""
         with _telling(on_progress) as tell:
             return super().reduce(out, tell, check=check)
+
+    def sweep(
+        self,
+        sizes: SizesArgument | None = None,
+        on_progress: OnProgress | None = None,
+        *,
+        repeats: int = 30,
+        tuned: bool = False,
+    ) -> SizeSweep:
+        """See `trt_lab.session.Session.sweep`; shows a progress bar unless `on_progress` is given."""
+        with _telling(on_progress) as tell:
+            return super().sweep(sizes, tell, repeats=repeats, tuned=tuned)
 
     def timeline(self, record: Record | None = None) -> FigureWidget:
         """Layers of an engine along time. Raises UsageError when nothing was built."""

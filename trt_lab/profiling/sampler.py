@@ -229,10 +229,11 @@ class Sampler(Generic[Feeds, Outputs]):
         started = time.perf_counter_ns()
         try:
             return self._runner.profile(feeds, 1)
-        except TrtLabError as error:  # the answer is there; how long its layers took is not worth losing it
+        except Exception as error:  # noqa: BLE001 (the answer is there; how long its layers took is not worth losing it)
+            why = str(error) if isinstance(error, TrtLabError) else f"{type(error).__name__}: {error}"
             with self._lock:
                 self._profile_every = 0
-                self._notes[f"layer times were given up: {error}"] = None
+                self._notes[f"layer times were given up: {why}"] = None
             return None
         finally:
             self._last_profile_ns = time.perf_counter_ns() - started

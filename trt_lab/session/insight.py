@@ -58,7 +58,7 @@ class Insight(Engines):
     def sweep(
         self,
         sizes: SizesArgument | None = None,
-        on_progress: OnProgress = silent,
+        on_progress: OnProgress | None = None,
         *,
         repeats: int = 30,
         tuned: bool = False,
@@ -80,5 +80,5 @@ class Insight(Engines):
             return sweep_sizes(
                 self._model, self._options,
                 lambda task, tell: run_task(self._worker, task, self._activity.telling(tell), self._activity.submitted),
-                on_progress, sizes=sizes, repeats=repeats, tuned=tuned,
+                on_progress or silent, sizes=sizes, repeats=repeats, tuned=tuned,
             )  # fmt: skip

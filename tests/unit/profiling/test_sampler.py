@@ -150,6 +150,10 @@ def test_a_profile_that_fails_never_reaches_the_caller() -> None:
     with sampler:
         pass
     assert runner.closed
+    foreign = Sampler(Runner(error=MemoryError("out of it")), every=1, profile_every=1)
+    assert foreign({"x": 1}) == {"x": 1}
+    assert foreign.report().notes == ("layer times were given up: MemoryError: out of it",)
+    assert foreign.report().failed == 0
 
 
 @pytest.mark.parametrize(

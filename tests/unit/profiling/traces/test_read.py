@@ -30,7 +30,15 @@ LAYERS = (
 )
 ENGINE = Engine("e", None, "layers", "trt10", LAYERS)
 
-STRINGS = ["", "cudaLaunchKernel_v7000", "conv_kernel", "void conv_kernel<float>(int)", "sm90_xmma_gemm", "TensorRT"]
+STRINGS = [
+    "",
+    "cudaLaunchKernel_v7000",
+    "conv_kernel",
+    "void conv_kernel<float>(int)",
+    "sm90_xmma_gemm",
+    "TensorRT",
+    "/fc/Gemm",
+]
 
 LAUNCHES = [(1_000, 1_100, TID, 11), (2_000, 2_100, TID, 12), (9_000, 9_100, TID, 13)]
 """Start, end, thread, correlation."""
@@ -77,6 +85,11 @@ def insert(db: sqlite3.Connection, table: str, row: dict[str, Any]) -> None:
     db.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", list(row.values()))
 
 
+def range_text(text: str) -> dict[str, Any]:
+    """A registered string is an id, another one stands in the row."""
+    return {"textId": STRINGS.index(text)} if text in STRINGS else {"text": text}
+
+
 def nsys_rows(*, graph: bool = False) -> list[tuple[str, dict[str, Any]]]:
     """Rows as Nsight Systems' tables hold them; the text of a range stands in it, or in the strings."""
     rows: list[tuple[str, dict[str, Any]]] = [("StringIds", {"id": i, "value": s}) for i, s in enumerate(STRINGS)]
@@ -94,7 +107,7 @@ def nsys_rows(*, graph: bool = False) -> list[tuple[str, dict[str, Any]]]:
         )
     )
     rows += [
-        ("NVTX_EVENTS", {"start": s, "end": e, "eventType": 59, "text": t, "globalTid": tid, "domainId": 1})
+        ("NVTX_EVENTS", {"start": s, "end": e, "eventType": 59, "globalTid": tid, "domainId": 1, **range_text(t)})
         for s, e, t, tid in RANGES
     ]
     rows += [
