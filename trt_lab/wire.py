@@ -130,6 +130,7 @@ class CardTensor(Message):
         declared: The shape stored in the file, where it contradicts `shape`.
         verdict, figure: What the newest diff says about it.
         refusal: Why it cannot be probed, "" if it can.
+        can_probe: Whether this graph is one to probe at all; nothing is said of it where it is not.
         safe, sight: Whether a probe leaves the engine as it is, and in words; None and "" while that is not known.
     """
 
@@ -141,6 +142,7 @@ class CardTensor(Message):
     other_ends: list[str] = []
     probed: bool = False
     refusal: str = ""
+    can_probe: bool = True
     safe: bool | None = None
     sight: str = ""
     verdict: Mark = "none"

@@ -48,6 +48,7 @@ export interface CardRequest {
  *     declared: The shape stored in the file, where it contradicts `shape`.
  *     verdict, figure: What the newest diff says about it.
  *     refusal: Why it cannot be probed, "" if it can.
+ *     can_probe: Whether this graph is one to probe at all; nothing is said of it where it is not.
  *     safe, sight: Whether a probe leaves the engine as it is, and in words; None and "" while that is not known.
  */
 export interface CardTensor {
@@ -59,6 +60,7 @@ export interface CardTensor {
   other_ends: string[];
   probed: boolean;
   refusal: string;
+  can_probe: boolean;
   safe: boolean | null;
   sight: string;
   verdict: "none" | "same" | "differs" | "not_comparable";

@@ -97,10 +97,8 @@ class Timeline:
         notes = [*view.bars.notes]
         if len(view.spread.data["x0"]):
             notes.append("the line under a bar spans the ends of 80 % of its runs")
-        plot = view.plot()
-        self.figure = _stack(
-            text_pane([*headings, notes and ["; ".join(notes) + "."]]), plot, text_pane([view.legend(), [KEYS]])
-        )
+        below = text_pane([view.legend(), [KEYS], ["; ".join(notes) + "."] if notes else []])
+        self.figure = _stack(text_pane(headings), view.plot(), below)
         view.source.selected.on_change("indices", lambda _name, _old, new: self._tapped(new))
 
     def select(self, layer: int | None, *, reveal: bool = False) -> None:
@@ -186,11 +184,10 @@ class _View:
             x_axis_label="ms",
         )
         bars = plot.hbar(
-            y="y", left="left", right="right", height=0.66, source=self.source, fill_color="colour", line_color="colour"
+            y="y", left="left", right="edge", height=0.66, source=self.source, fill_color="colour", line_color=None
         )
-        bars.nonselection_glyph = bars.glyph.clone(fill_alpha=0.35, line_alpha=0.35)
-        bars.selection_glyph = bars.glyph.clone()
-        bars.selection_glyph.line_width = 2
+        bars.nonselection_glyph = bars.glyph.clone(fill_alpha=0.35)
+        bars.selection_glyph = bars.glyph.clone(line_width=2)
         paint(bars.selection_glyph, line_color="text")
         whiskers = plot.segment(x0="x0", x1="x1", y0="y", y1="y", source=self.spread, line_width=2)
         paint(whiskers.glyph, line_color="muted")
@@ -329,6 +326,7 @@ class _View:
         return {
             "left": groups.left,
             "right": groups.right,
+            "edge": self._edges(groups),
             "y": bars.lane[first].astype(np.int32),
             "layer": np.where(single, rows.index[row], -1).astype(np.int32),
             "name": names,
@@ -343,6 +341,12 @@ class _View:
             "time": self._times(groups, shares, single, row),
             "colour": colours,
         }
+
+    def _edges(self, groups: Groups) -> np.ndarray:
+        """Where bars end on the screen: a pixel before the next one begins, and never narrower than a pixel."""
+        pixel = self._made_for / PIXELS
+        width = groups.right - groups.left
+        return groups.left + np.maximum(width - np.minimum(pixel, 0.15 * width), pixel)
 
     def _times(self, groups: Groups, shares: np.ndarray, single: np.ndarray, row: np.ndarray) -> list[str]:
         """Time and share of each bar, and its spread where it stands for one layer."""

@@ -131,7 +131,7 @@ def _tensor(view: GraphView, tensor_id: TensorId, known: Known, *, ends: str) ->
         others.append(tensor.producer)
     if ends in ("consumers", "both"):
         others += tensor.consumers[:8]
-    refusal = known.locked or _refusal(view, tensor)
+    refusal = _refusal(view, tensor)
     seen = None if refusal else known.sight.get(tensor_id)
     constant = _constant(view, tensor_id) if tensor.role == "initializer" else ""
     return CardTensor(
@@ -143,6 +143,7 @@ def _tensor(view: GraphView, tensor_id: TensorId, known: Known, *, ends: str) ->
         other_ends=[str(node) for node in others],
         probed=tensor_id in known.probes,
         refusal=refusal,
+        can_probe=not known.locked,
         safe=seen.safe if seen is not None else None,
         sight=seen.text if seen is not None else "",
         verdict=verdict,

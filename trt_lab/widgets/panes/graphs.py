@@ -40,10 +40,12 @@ class GraphsPane(ui.VBox):
         self.engine_graph.empty = NO_LAYERS
         self.choice = ui.ToggleButtons(
             options=[ONNX, ENGINE, BOTH],
-            tooltips=["The model's nodes", "The engine's layers", "Nodes above, layers below"],
+            tooltips=["The model's nodes", "The engine's layers; probes are put on nodes", "Both, side by side"],
             style={"button_width": "auto"},
         )
-        super().__init__([self.choice, self.graph])
+        self.box = ui.Box([self.graph])
+        self.box.add_class("trt-lab-graphs-box")
+        super().__init__([self.choice, self.box])
         self.add_class("trt-lab-graphs")
         self.choice.observe(lambda change: self._chosen(change["new"]), "value")
         self.engine_graph.observe(lambda change: self._clicked(change["new"]), "selected")
@@ -78,7 +80,8 @@ class GraphsPane(ui.VBox):
 
     def _chosen(self, choice: str | None) -> None:
         shown = {ENGINE: [self.engine_graph], BOTH: [self.graph, self.engine_graph]}.get(choice or ONNX, [self.graph])
-        self.children = (self.choice, *shown)
+        self.box.children = tuple(shown)
+        (self.add_class if choice == BOTH else self.remove_class)("trt-lab-both")
         self._draw()
         answer_while_busy(self)
 

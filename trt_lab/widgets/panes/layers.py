@@ -14,17 +14,24 @@ from trt_lab.widgets.text import line
 from trt_lab.wire import Column
 
 COLUMNS = (
-    Column(name="index", label="#", format="integer", width=48, help="place in the engine's own order"),
-    Column(name="name", label="layer", format="name"),
-    Column(name="type", label="type", width=110),
-    Column(name="precision", label="computes in", width=104),
-    Column(name="average_ms", label="mean", unit="ms", format="figure", width=78, help="of the profiled runs"),
-    Column(name="share", label="share", format="share", width=78, help="of the sum of layers"),
-    Column(name="weights_kib", label="weights", unit="KiB", format="figure", width=90, help="weights and constants"),
-    Column(name="moved_kib", label="activations", unit="KiB", format="figure", width=110, help="read and written"),
-    Column(name="node_count", label="nodes", format="integer", width=60, help="ONNX nodes that went into it"),
-    Column(name="nodes", label="ONNX nodes", format="name"),
-    Column(name="tactic", label="tactic", format="name"),
+    Column(name="index", label="#", format="integer", width=44, help="place in the engine's own order"),
+    Column(name="name", label="layer", format="name", width=220),
+    Column(name="type", label="type", width=112),
+    Column(name="precision", label="computes in", width=96),
+    Column(name="average_ms", label="mean", unit="ms", format="figure", width=84, help="of the profiled runs"),
+    Column(name="share", label="share", format="share", width=72, help="of the sum of layers"),
+    Column(name="weights_kib", label="weights", unit="KiB", format="figure", width=104, help="weights and constants"),
+    Column(
+        name="moved_kib",
+        label="moves",
+        unit="KiB",
+        format="figure",
+        width=96,
+        help="activations read and written, at least: sizes that are not known count as 1",
+    ),
+    Column(name="node_count", label="nodes", format="integer", width=64, help="ONNX nodes that went into it"),
+    Column(name="nodes", label="ONNX nodes", format="name", width=240),
+    Column(name="tactic", label="tactic", format="name", width=240),
 )
 
 _GROUPS = 6
@@ -56,7 +63,6 @@ class LayersPane(ui.VBox):
         times = {time.index: time.average_ms for time in record.times} if record is not None else {}
         total = sum(times.values())
         held = {each.index: each for each in memory(engine)} if engine is not None else {}
-        moved = {at: _sum(each.input_bytes, each.output_bytes) for at, each in held.items()}
         self.heading.value = line(heading(record)) if record is not None else ""
         self.shares.value = "".join(line(text) for text in share_lines(engine)) if engine is not None else ""
         self.table.set_rows(
@@ -68,7 +74,7 @@ class LayersPane(ui.VBox):
             average_ms=[times.get(layer.index) for layer in layers],
             share=[times[layer.index] / total if total and layer.index in times else None for layer in layers],
             weights_kib=[_kib(held[layer.index].weights_bytes) if held else None for layer in layers],
-            moved_kib=[_kib(moved.get(layer.index)) for layer in layers],
+            moved_kib=[_kib(held[layer.index].least_bytes) if held else None for layer in layers],
             node_count=[len(layer.nodes) if layer.nodes_from != "none" else None for layer in layers],
             nodes=[" + ".join(layer.nodes) for layer in layers],
             tactic=[layer.tactic or "" for layer in layers],
@@ -107,10 +113,6 @@ def _listed(found: tuple[Share, ...], layers: int) -> str:
         for each in found[:_GROUPS]
     ]
     return " · ".join(parts) + (f" · {len(found) - _GROUPS} more" if len(found) > _GROUPS else "")
-
-
-def _sum(first: int | None, second: int | None) -> int | None:
-    return None if first is None or second is None else first + second
 
 
 def _kib(size: int | None) -> float | None:

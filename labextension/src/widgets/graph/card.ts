@@ -193,6 +193,7 @@ export class CardPanel {
   }
 
   #probe(tensor: CardTensor): HTMLElement | null {
+    if (!tensor.can_probe) return null;
     if (tensor.refusal)
       return h("span", { class: "trt-faint trt-refusal", text: tensor.refusal, title: tensor.refusal });
     if (tensor.role === "initializer") return null;
