@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,12 +12,14 @@ import numpy as np
 import pytest
 
 from tests.unit.views.samples import record
+from trt_lab import Session
 from trt_lab.errors import UsageError
 from trt_lab.types import LogLine, NodeId, TensorStats, Verdict
 from trt_lab.views.report import (
     Cause,
     Outcome,
     ReportData,
+    Suspect,
     TensorPair,
     TensorRow,
     records_report,
@@ -138,3 +141,39 @@ def test_it_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_no_records_is_said() -> None:
     with pytest.raises(UsageError, match="at least one record"):
         records_report([])
+
+
+def test_the_finding_tells_kind_local_error_notes_recipes_and_times() -> None:
+    local = replace(stats("t"), max_abs=0.0123, snr_db=12.5)
+    node = NodeId(f"/mul{EVIL}")
+    cause = Cause(
+        "found", node, "t", "why", (node,), True, "3 sets tried",
+        suspects=[Suspect(node, "overflow", "leaves the range", local, 161300.0, 65504.0, 7, None, "source, keep FP32")],
+        recipes={"trtexec": f"trtexec --layerPrecisions={EVIL}"}, heads=("engine", "latency_ms"),
+        table=[("fp32", 0.32), ("fp16", None)], notes=["some engines did not build"],
+    )  # fmt: skip
+    row = TensorRow(stats("t"), node, "source", local)
+    page = render_report(ReportData("m", "differs", "it differs", [], cause=cause, tensors=[row]))
+    reader = Reader(page)
+    text = " ".join(" ".join(reader.text).split())
+    for words in ("overflow", "leaves the range", "0.0123", "12.5", "65504", "source, keep FP32", "some engines did not build",
+                  "trtexec --layerPrecisions=", "0.32", "local max abs"):  # fmt: skip
+        assert words in text, words
+    assert not [tag for tag, _ in reader.tags if tag == "img"]
+    plain = render_report(ReportData("m", "differs", "it differs", [], tensors=[TensorRow(stats("t"))]))
+    assert "local max abs" not in plain, "a column that nobody measured is not shown"
+
+
+def test_a_report_of_a_search_holds_its_evidence(tmp_path: Path) -> None:
+    lab = Session("zoo:square_norm", records=tmp_path / "records")
+    lab.use(precision="fp16")
+    finding = lab.locate(fp32=True)
+    text = " ".join(" ".join(Reader(lab.report(tmp_path / "r.html").read_text(encoding="utf-8")).text).split())
+    assert finding.source is not None and finding.source.evidence is not None
+    for words in (
+        finding.source.evidence.text,
+        "python -m modelopt.onnx.autocast",
+        "Metric and times",
+        "local max abs",
+    ):
+        assert words in text, words

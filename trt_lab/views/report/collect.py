@@ -7,17 +7,21 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from pandas import isna
+
 from trt_lab.compare.observer import Observation
 from trt_lab.compare.sides import Comparison, compare_sides, open_side
+from trt_lab.diagnose.recipes import recipes
 from trt_lab.errors import TrtLabError, UsageError
 from trt_lab.graph.view import GraphView
 from trt_lab.observing import observe_engine
+from trt_lab.options import parse_precision
 from trt_lab.record import Record
-from trt_lab.results import Diff, Finding
+from trt_lab.results import TABLE_COLUMNS, Diff, Finding
 from trt_lab.session import Session
 from trt_lab.types import LogLine, NodeId, TensorStats, Tolerance
 from trt_lab.views.numbers import number, plural
-from trt_lab.views.report.data import Cause, Outcome, ReportData, TensorPair, TensorRow
+from trt_lab.views.report.data import Cause, Outcome, ReportData, Suspect, TensorPair, TensorRow
 
 PAIRS = 4
 """Most tensors drawn."""
@@ -35,7 +39,7 @@ def report_data(session: Session, finding: Finding) -> ReportData:
     """The report of what `Session.locate` found."""
     before = finding.before
     blame = session.blame()
-    rows = [TensorRow(error.stats, error.node, blame.get(error.tensor, "")) for error in finding.errors]
+    rows = [TensorRow(error.stats, error.node, blame.get(error.tensor, ""), error.local) for error in finding.errors]
     outcomes = [_outcome(f"{finding.precision}, nothing kept in FP32", before)]
     if finding.after is not None:
         outcomes.append(
@@ -51,7 +55,7 @@ def report_data(session: Session, finding: Finding) -> ReportData:
             *_facts(before.engine, before.reference, before.tolerance, session.samples.label),
             *_observed(session.observer(engine)),
         ],
-        cause=_cause(finding),
+        cause=_cause(session, finding),
         outcomes=outcomes,
         tensors=rows or [TensorRow(stats) for stats in before.tensors],
         pairs=[*_source_pair(finding), *_pairs(before, "output")][:PAIRS],
@@ -133,7 +137,7 @@ def _outcome(label: str, diff: Diff) -> Outcome:
     return Outcome(label, diff.verdict, diff.tensors)
 
 
-def _cause(finding: Finding) -> Cause:
+def _cause(session: Session, finding: Finding) -> Cause:
     source, region = finding.source, finding.region
     trials = len(region.trials) if region is not None else 0
     builds = plural(finding.engine_builds, "engine") + " built" if finding.engine_builds else "no engine built"
@@ -146,7 +150,47 @@ def _cause(finding: Finding) -> Cause:
         keep_fp32=finding.keep_fp32,
         minimal=region is not None and region.minimal,
         method=f"{plural(trials, 'set')} of nodes tried {where}{builds}, {finding.seconds:.1f} s",
+        suspects=_suspects(finding),
+        recipes=recipes(
+            str(session.model.path or f"{session.model.name}.onnx"),
+            parse_precision(finding.precision),
+            finding.keep_fp32,
+        ),
+        heads=TABLE_COLUMNS,
+        table=[
+            [None if isna(cell) else cell for cell in row] for row in finding.table.astype(object).to_numpy().tolist()
+        ],
+        notes=[*finding.notes, *_costs(finding)],
     )
+
+
+def _suspects(finding: Finding) -> list[Suspect]:
+    sources = {source.node for source in finding.sources}
+    found = []
+    for row in finding.errors:
+        seen = row.evidence
+        if seen is None or row.node is None:
+            continue
+        roles = [name for name, nodes in (("source", sources), ("keep FP32", finding.keep_fp32)) if row.node in nodes]
+        found.append(
+            Suspect(
+                row.node,
+                seen.kind,
+                seen.text,
+                row.local,
+                seen.largest,
+                seen.limit,
+                seen.lost,
+                seen.depth,
+                ", ".join(roles),
+            )
+        )
+    return found
+
+
+def _costs(finding: Finding) -> list[str]:
+    costs = ((finding.cost_ms, "a run"), (finding.layer_cost_ms, "by the times of the layers"))
+    return [f"Keeping them in FP32 costs {cost:+.3f} ms {what}." for cost, what in costs if cost is not None]
 
 
 def _facts(

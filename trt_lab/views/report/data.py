@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,11 +19,13 @@ class TensorRow:
         stats: The worst sample of the tensor.
         node: The node that makes it.
         blame: Where its error comes from, in words ("source", "inherited", ...), "" if that is not known.
+        local: Error of its node alone, fed golden inputs; None where it was not measured.
     """
 
     stats: TensorStats
     node: NodeId | None = None
     blame: str = ""
+    local: TensorStats | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,27 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Suspect:
+    """A node under suspicion: what the numbers say.
+
+    Attributes:
+        kind, text: Kind of fault, and why in words. largest, limit: Largest magnitude, and that of the low type.
+        lost: Values that become 0. depth: Terms of each sum.
+        role: "source", "keep FP32" or both.
+    """
+
+    node: NodeId
+    kind: str
+    text: str
+    local: TensorStats | None
+    largest: float
+    limit: float
+    lost: int
+    depth: int | None
+    role: str
+
+
+@dataclass(frozen=True)
 class Cause:
     """What is to blame, and what repairs it.
 
@@ -60,6 +83,10 @@ class Cause:
         keep_fp32: Nodes that must stay in FP32.
         minimal: Without any one of them the check fails.
         method: How it was found: number of trials and builds, emulated or not, seconds.
+        suspects: Nodes whose numbers were looked at, in graph order.
+        recipes: The same plan for other tools: name → command line.
+        heads, table: Metric and times, an engine a row; None where not known.
+        notes: What else was found, a sentence each.
     """
 
     headline: str
@@ -69,6 +96,11 @@ class Cause:
     keep_fp32: tuple[NodeId, ...]
     minimal: bool
     method: str
+    suspects: Sequence[Suspect] = ()
+    recipes: Mapping[str, str] = field(default_factory=dict)
+    heads: Sequence[str] = ()
+    table: Sequence[Sequence[str | float | None]] = ()
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,7 @@ def render_report(data: ReportData) -> str:
         marks=MARKS,
         words=WORDS,
         tensors=data.tensors[:MAX_TENSORS],
+        has_local=any(row.local is not None for row in data.tensors),
         layers=[_layer_table(record) for record in data.records if record.layers or record.times],
         log=_serious(data.log)[:MAX_LOG],
         log_total=len(_serious(data.log)),
