@@ -49,6 +49,8 @@ def run(
         first, *others = [_json(diff, scope_depth) for diff in diffs]
         print_json({**first, "more": [*others]})
     else:
+        if len(diffs) > 1:
+            _print_engines(engines)
         for diff in diffs:
             _print(diff, scope_depth, top)
     return FINE
@@ -96,6 +98,16 @@ def _engine_json(engine: Engine) -> dict[str, JsonValue]:
 
 def _latency(engine: Engine) -> float | None:
     return median(engine.latency_ms) if engine.latency_ms else None
+
+
+def _print_engines(engines: Sequence[Engine]) -> None:
+    rows = [
+        (shorten(engine.label, _NAME_WIDTH), len(engine.layers), engine.layer_sum_ms, _latency(engine))
+        for engine in engines
+    ]
+    columns = ("engine", "layers", "layer sum ms", "end to end ms")
+    print_table(columns, rows, numbers=columns[1:])
+    print_line()
 
 
 def _print(diff: EngineDiff, depth: int, top: int) -> None:

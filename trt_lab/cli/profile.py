@@ -29,7 +29,7 @@ from trt_lab.profiling.traces.chrome import write_chrome_trace
 from trt_lab.types import JsonValue
 
 NAME = "profile"
-_NAME_WIDTH = 44
+_NAME_WIDTH, _TYPE_WIDTH = 36, 14
 
 
 def run(
@@ -184,7 +184,9 @@ def _print(engine: Engine, check: BaselineCheck | None, top: int) -> None:
             piece.time.average_ms,
             piece.time.median_ms,
             f"{100 * piece.time.average_ms / total:.1f} %" if total else None,
-            piece.layer.precision if piece.layer is not None else None,
+            shorten(piece.layer.precision.replace("(emulated)", "emul."), _TYPE_WIDTH)
+            if piece.layer is not None and piece.layer.precision
+            else None,
         )
         for piece in pieces[:top]
         if piece.time is not None

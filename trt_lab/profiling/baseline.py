@@ -315,10 +315,10 @@ def _check_bound(label: str, now: Baseline, baseline: Baseline) -> list[str]:
             )
         if (ours is None) != (theirs is None):
             notes.append(f"{key} is known {'of the baseline' if ours is None else label} only, and was not checked")
-    for key in ("precision", "driver"):
+    for key in ("precision", "driver", "engine_hash"):
         ours, theirs = getattr(now, key), getattr(baseline, key)
         if ours is not None and theirs is not None and ours != theirs:
-            notes.append(f"{key} is {ours} now, {theirs} in the baseline")
+            notes.append(f"{key} is {_short(ours)} now, {_short(theirs)} in the baseline")
     return notes
 
 

@@ -23,6 +23,9 @@ from trt_lab.profiling.node_time import sum_runs
 from trt_lab.profiling.source import Engine
 from trt_lab.types import JsonValue, LayerTime
 
+_ROUNDING_MS = 1e-9
+"""What adding up many floats can be off by."""
+
 
 @dataclass(frozen=True, slots=True)
 class LatencyAccount:
@@ -101,7 +104,8 @@ def _overlap(times: Sequence[LayerTime]) -> float | None:
         end = start + time.average_ms
         busy += max(0.0, end - max(start, reached))
         reached = max(reached, end)
-    return max(0.0, sum(time.average_ms for time in times) - busy)
+    overlap = sum(time.average_ms for time in times) - busy
+    return overlap if overlap > _ROUNDING_MS else 0.0
 
 
 def _words(

@@ -167,6 +167,13 @@ def test_what_one_side_does_not_know_is_said_and_not_refused(encoder: Engine) ->
     assert [note.split()[0] for note in notes] == ["backend", "gpu", "version", "model_hash"]
 
 
+def test_c35_a_rebuilt_engine_of_the_same_model_is_compared_and_named(encoder: Engine) -> None:
+    rebuilt = replace(encoder, facts={**encoder.facts, "engine_hash": "0" * 64})
+    check = compare_baseline(rebuilt, baseline_of(encoder))
+    assert check.notes == ("engine_hash is '000000000000…' now, '4354973652ca…' in the baseline",)
+    assert check.only("slower", "faster") == ()
+
+
 def test_a_baseline_that_shares_no_layer_is_refused(encoder: Engine) -> None:
     other = replace(made([("q", "q", 1.0)]), label="other")
     with pytest.raises(CompareError, match="the baseline of 'other' has none of its layers"):
