@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import re
 import socket
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -180,3 +182,14 @@ def test_dashboard_is_one_that_grafana_imports() -> None:
             assert len(set(refs)) == len(refs) > 0
     for text in expressions(dashboard):
         assert text.count("(") == text.count(")") and text.count("{") == text.count("}")
+
+
+def test_without_the_extra_one_line_says_how_to_get_it() -> None:
+    code = (
+        "import sys; sys.modules['prometheus_client'] = None\n"
+        "import trt_lab\n"
+        "try: trt_lab.Exporter\n"
+        "except trt_lab.UsageError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "metrics need prometheus_client: pip install 'trt-lab[prometheus]'"
