@@ -97,10 +97,15 @@ def parse_engine_json(data: bytes | str, *, name: str = "layer JSON", index: Nod
 def load_json(data: bytes | str, name: str, notes: list[str] | None = None) -> Any:
     """JSON as TensorRT's tools write it: UTF-8, a byte order mark allowed, raw control characters in strings.
 
-    NaN and Infinity become None; how many is added to `notes`. Raises RecordError with the byte place when the text
+    NaN, Infinity and figures too large for a float become None; how many is added to `notes`. Raises RecordError with the byte place when the text
     is broken.
     """
     words: list[str] = []
+
+    def finite(text: str) -> float | None:
+        value = float(text)
+        return value if math.isfinite(value) else words.append(text)
+
     if isinstance(data, bytes):
         try:
             text = data.decode("utf-8-sig")
@@ -111,7 +116,7 @@ def load_json(data: bytes | str, name: str, notes: list[str] | None = None) -> A
     else:
         text = data.removeprefix("\ufeff")
     try:
-        content = json.loads(text, strict=False, parse_constant=words.append)
+        content = json.loads(text, strict=False, parse_constant=words.append, parse_float=finite)
     except RecursionError as error:
         raise RecordError(f"{name}: nested too deeply to be an engine's JSON.") from error
     except json.JSONDecodeError as error:
@@ -127,7 +132,7 @@ def load_json(data: bytes | str, name: str, notes: list[str] | None = None) -> A
 
 
 def layers_from(content: Any, *, name: str = "layer JSON", index: NodeIndex | None = None) -> EngineJson:
-    """Layers of a parsed layer file `{"Layers": […], "Bindings" | "I/O Tensors": […]}`.
+    """Layers of a parsed layer file `{"Layers": […], "Bindings" | "I/O Tensors": […]}`, as `load_json` gives it.
 
     Raises:
         RecordError: The key `Layers` is missing, or holds something else than layers.
@@ -238,7 +243,7 @@ def _layer(index: int, item: Any, source: str) -> LayerInfo:
     weight_type = _text(weights, "Type") if isinstance(weights, dict) else None
     tactic = item.get("TacticName") or item.get("TacticValue")
     stream = item.get("StreamId")
-    attributes: dict[str, JsonValue] = {k: _clean(v) for k, v in item.items() if k not in _FIELDS}
+    attributes: dict[str, JsonValue] = {k: v for k, v in item.items() if k not in _FIELDS}
     if profile is not None:
         attributes["profile"] = profile
     return LayerInfo(
@@ -304,15 +309,3 @@ def _bindings(content: Mapping[str, Any], layers: Sequence[LayerInfo]) -> tuple[
 def _list(item: Mapping[str, Any], key: str) -> list[Any]:
     value = item.get(key)
     return value if isinstance(value, list) else []
-
-
-def _clean(value: Any) -> JsonValue:
-    """A JSON value with no NaN or infinity in it."""
-    kind = type(value)
-    if kind is str or kind is int or kind is bool or value is None:
-        return value
-    if kind is float:
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(k): _clean(v) for k, v in value.items()}
-    return [_clean(v) for v in value] if isinstance(value, list) else value
