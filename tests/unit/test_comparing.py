@@ -48,5 +48,11 @@ def test_a_session_compares_its_engines(tmp_path: Path) -> None:
     assert times["share"].sum() == pytest.approx(1)
     assert set(compared.frame.loc[compared.frame["is_node"], "node"]) <= set(lab.view.nodes)
     assert compared.diff.a.label == first.name
+    account = lab.latency()
+    assert account.overhead_ms is not None
+    assert account.overlap_ms is not None
+    assert account.gaps_ms is not None
+    assert account.overhead_ms + account.overlap_ms - account.gaps_ms == pytest.approx(account.difference_ms)
+    assert "end to end" in str(account)
     assert compared.diff.total_b_ms == pytest.approx(times["time_ms"].sum())
     assert lab.diff_engines(first, first).diff.delta_ms == 0

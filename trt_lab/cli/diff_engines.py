@@ -30,7 +30,7 @@ def run(
         typer.Argument(
             help="Engines, the first is what the others are compared with: records, layer JSON (with its profile after "
             "it), or the explorer's folders.",
-            metavar="A B...",
+            metavar="ENGINE",
         ),
     ],
     model: Annotated[

@@ -37,7 +37,7 @@ def run(
         list[Path],
         typer.Argument(
             help="Records, layer JSON followed by its profile, a profile alone, or the explorer's folder; one or more engines.",
-            metavar="FILE...",
+            metavar="FILE",
         ),
     ],
     baseline: Annotated[Path | None, typer.Option("--baseline", help="Compare with this; exit 1 when slower.")] = None,

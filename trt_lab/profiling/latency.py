@@ -51,6 +51,9 @@ class LatencyAccount:
     streams: int | None
     words: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return "\n".join(self.words)
+
     def as_json(self) -> dict[str, JsonValue]:
         """For the command line."""
         return {**asdict(self), "words": list(self.words)}

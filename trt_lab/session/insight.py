@@ -9,6 +9,7 @@ from trt_lab.comparing import EngineComparison
 from trt_lab.errors import UsageError
 from trt_lab.frames import layer_map_frame, layers_frame, node_times_frame, times_frame
 from trt_lab.profiling.engines import diff_engines
+from trt_lab.profiling.latency import LatencyAccount, account_latency
 from trt_lab.profiling.node_time import node_times
 from trt_lab.profiling.source import Engine, engine_of
 from trt_lab.profiling.sweep_sizes import SizesArgument
@@ -50,6 +51,10 @@ class Insight(Engines):
     def profile(self, record: Record | None = None) -> pd.DataFrame:
         """Time by ONNX node; it adds up to the sum of the layers. Raises UsageError when nothing was built."""
         return node_times_frame(node_times(self.engine(record)))
+
+    def latency(self, record: Record | None = None) -> LatencyAccount:
+        """Layer sum and end-to-end latency, and what makes the difference. Raises UsageError when nothing was built."""
+        return account_latency(self.engine(record))
 
     def diff_engines(self, other: Record, record: Record | None = None) -> EngineComparison:
         """The newest engine, or that of `record`, against that of `other`, by ONNX node. Raises UsageError, CompareError."""
