@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 from statistics import median
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +21,10 @@ from trt_lab.cli.output import print_json, print_line, show_progress
 from trt_lab.cli.repeating import build_repeatedly
 from trt_lab.cli.sampling import SampleOptions, spread
 from trt_lab.errors import UsageError
+
+if TYPE_CHECKING:
+    from trt_lab.compare.observer import Observation
+    from trt_lab.record import Record
 
 NAME = "build"
 
@@ -85,28 +89,41 @@ def run(
     with show_progress(quiet=json) as tell:
         record = session.build(tell).copy_to(out)
         seen = session.observer(build=clean)
+    return _tell(record, seen, list(session.probes), json=json)
+
+
+def _tell(record: Record, seen: Observation, probes: list[str], *, json: bool) -> int:
+    """Prints what was built; 1 where the engine has nothing of the type asked for, which must not be measured unawares."""
     types = Counter(layer.precision or "unknown" for layer in record.layers)
     latency = median(record.latency_ms) if record.latency_ms else None
+    facts = record.meta.facts
+    met, line = facts.get("precision_met"), facts.get("precision_line")
+    cache = facts.get("engine_cache")
+    state = cache.get("state") if isinstance(cache, dict) else None
+    found = 1 if met is False else 0
     if json:
         print_json(
             {
                 "record": str(record.path),
                 "layers": len(record.layers),
                 "by_precision": dict(types),
+                "precision_met": met,
+                "precision_line": line,
+                "engine_cache": state,
                 "build_s": record.meta.build_s,
                 "latency_ms": latency,
-                "observer": {
-                    **seen.as_json(),
-                    "probes": list(session.probes),
-                    "emulated": record.meta.facts.get("emulated"),
-                },
+                "observer": {**seen.as_json(), "probes": [*probes], "emulated": facts.get("emulated")},
             }
         )
-        return 0
+        return found
     print_line(f"{len(record.layers)} layers: " + ", ".join(f"{n} {name}" for name, n in types.most_common()))
     took = f"built in {record.meta.build_s:.2f} s"
+    if state == "hit" and isinstance(cache, dict):
+        took = f"taken from the engine cache, built before in {cache['built_s']:.2f} s"
     print_line(took if latency is None else f"{took}; end-to-end latency {latency:.3f} ms (median)")
-    if session.probes:
+    if probes:
         print_line(f"probes {seen.sentence}")
     print_line(f"wrote {record.path}")
-    return 0
+    if found:
+        print_line(f"✗ {line}: the type asked for is nowhere in the engine")
+    return found
