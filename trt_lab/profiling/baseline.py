@@ -26,7 +26,7 @@ from trt_lab.profiling.node_time import LAYER_KEY, Piece, Statistic, pieces_of, 
 from trt_lab.profiling.source import Engine
 from trt_lab.profiling.text import whole_text
 from trt_lab.tensors.atomic import replacing
-from trt_lab.types import JsonValue
+from trt_lab.types import JsonValue, LayerTime
 
 BASELINE_VERSION = 1
 BOUND = ("backend", "gpu", "version", "model_hash")
@@ -182,7 +182,7 @@ def baseline_of(engine: Engine) -> Baseline:
         label=whole_text(engine.label),
         total=_total(engine),
         latency=_figure(engine.latency_ms) if engine.latency_ms else None,
-        layers=tuple(_layer_figure(piece) for piece in pieces_of(engine) if piece.time is not None),
+        layers=tuple(_layer_figure(piece, piece.time) for piece in pieces_of(engine) if piece.time is not None),
         **bound,
     )
 
@@ -263,9 +263,7 @@ def _key(layer: LayerFigure) -> tuple[str, ...]:
     return layer.nodes or (LAYER_KEY + plain_name(layer.layer),)
 
 
-def _layer_figure(piece: Piece) -> LayerFigure:
-    assert piece.time is not None
-    time = piece.time
+def _layer_figure(piece: Piece, time: LayerTime) -> LayerFigure:
     return LayerFigure(
         layer=whole_text(piece.name),
         nodes=tuple(whole_text(node) for node in piece.nodes),

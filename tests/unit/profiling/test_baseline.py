@@ -11,6 +11,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from trt_lab.errors import CompareError, RecordError
 from trt_lab.profiling.baseline import baseline_of, compare_baseline, read_baseline, write_baseline
@@ -216,6 +218,25 @@ def test_what_is_no_baseline_is_refused(tmp_path: Path, text: str, words: str) -
     assert str(file) in str(raised.value)
     with pytest.raises(RecordError, match="cannot be read"):
         read_baseline(tmp_path / "missing.json")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@given(data=st.data())
+def test_a_damaged_baseline_is_an_error_in_words_or_still_sound(
+    encoder: Engine, tmp_path: Path, data: st.DataObject
+) -> None:
+    text = bytearray(baseline_of(encoder).model_dump_json().encode())
+    for _ in range(data.draw(st.integers(1, 3))):
+        start = data.draw(st.integers(0, len(text) - 1))
+        text[start : start + data.draw(st.integers(0, 9))] = data.draw(st.binary(max_size=6))
+    file = tmp_path / "b.json"
+    file.write_bytes(bytes(text))
+    try:
+        rows = compare_baseline(encoder, read_baseline(file)).rows
+    except (RecordError, CompareError) as error:
+        assert str(error)
+    else:
+        assert rows[0].what == "total"
 
 
 def test_junit_and_markdown_tell_what_is_slower(encoder: Engine) -> None:
