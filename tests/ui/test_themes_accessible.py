@@ -10,10 +10,10 @@ from playwright.sync_api import Locator, expect
 from trt_lab import zoo
 
 from .conftest import CHECKOUT, Lab
-from .test_main_job import click_node, open_workbench, probe_and_build
+from .test_main_job import BUILD_MS, click_node, open_workbench, probe_and_build
 
 AXE = CHECKOUT / "labextension" / "node_modules" / "axe-core" / "axe.min.js"
-TABS = ("Diff", "Timeline", "Layers", "Log", "Code")
+TABS = ("Diff", "Locate", "Timeline", "Layers", "Log", "Code")
 
 
 def violations(lab: Lab, panel: Locator) -> list[str]:
@@ -33,7 +33,7 @@ def violations(lab: Lab, panel: Locator) -> list[str]:
 
 @pytest.fixture
 def workbench(lab: Lab) -> Locator:
-    """A workbench with a probe and a build, a node chosen."""
+    """A workbench with a probe, a build and a finding, a node chosen."""
     if not AXE.is_file():
         pytest.fail("axe-core is not installed: run `make build` first.", pytrace=False)
     zoo.get("l2norm_overflow").model.save(lab.root / "judged.onnx")
@@ -41,6 +41,8 @@ def workbench(lab: Lab) -> Locator:
     panel.get_by_role("combobox", name="precision").select_option("fp16")
     click_node(lab.page, panel, "/Mul")
     probe_and_build(panel, "/Mul_output_0")
+    panel.get_by_role("button", name="Find cause").click()
+    expect(panel.get_by_role("button", name="Keep these in FP32")).to_be_visible(timeout=BUILD_MS)
     lab.page.evaluate(AXE.read_text("utf-8"))
     return panel
 

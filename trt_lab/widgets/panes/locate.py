@@ -96,6 +96,7 @@ class LocatePane(ui.VBox):
         self.add_class("trt-lab-pane")
         for box in (self.result, self.repair):
             box.add_class("trt-lab-stack")
+        self.show_undo("")
         self.evidence.observe(lambda change: self._row_chosen(change["new"]), "selected")
         self.steps.observe(lambda change: self._step_chosen(change["new"]), "selected")
 
