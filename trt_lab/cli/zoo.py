@@ -24,7 +24,7 @@ def run(
     json: JsonOption = False,
 ) -> int:
     """List the built-in models, or write one with its samples."""
-    known = zoo.entries()
+    known = zoo.entries(None)
     chosen = list(known) if name is None else [e for e in known if e.name == name] or [zoo.get(name)]
     written = [_write(zoo.get(entry.name), out) for entry in chosen] if out is not None else [None] * len(chosen)
     if json:
@@ -35,6 +35,7 @@ def run(
                 "truth": list(m.truth),
                 "keep": list(m.keep),
                 "note": m.note,
+                "precision": m.precision,
                 "file": str(path) if path is not None else None,
             }
             for m, path in zip(chosen, written, strict=True)
@@ -42,8 +43,8 @@ def run(
         print_json({"models": models})
         return 0
     print_table(
-        ("name", "fault", "truth", "keep in FP32"),
-        [(m.name, m.fault, ", ".join(m.truth) or "–", ", ".join(m.keep) or "–") for m in chosen],
+        ("name", "precision", "fault", "truth", "keep in FP32"),
+        [(m.name, m.precision, m.fault, ", ".join(m.truth) or "–", ", ".join(m.keep) or "–") for m in chosen],
     )
     for path in written:
         if path is not None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -26,6 +26,8 @@ class Entry:
         truth: Nodes at which FP16 goes wrong.
         keep: Smallest region that must stay FP32 for the outputs to be right.
         note: What it teaches.
+        precision: Of the fault: `fp16`; `int8` for a quantised model, of which `truth` is a quantiser and `keep` the
+            layers to leave in float.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Entry:
     truth: tuple[NodeId, ...]
     keep: tuple[NodeId, ...]
     note: str
+    precision: Literal["fp16", "int8"] = field(default="fp16", kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,8 @@ class ZooModel(Entry):
     @classmethod
     def of(cls, entry: Entry, model: Model, feeds: list[dict[str, np.ndarray]]) -> ZooModel:
         """The model of an entry."""
-        return cls(entry.name, entry.fault, entry.truth, entry.keep, entry.note, model, feeds)
+        known = (entry.name, entry.fault, entry.truth, entry.keep, entry.note)
+        return cls(*known, model, feeds, precision=entry.precision)
 
 
 class GraphBuilder:
