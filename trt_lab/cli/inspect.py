@@ -18,7 +18,7 @@ from trt_lab.compare.unmapped import constant_names, explain_layer
 from trt_lab.engine_nodes import is_reformat
 from trt_lab.profiling.fusion import fusion
 from trt_lab.profiling.lints import Lint, lints
-from trt_lab.profiling.shares import Share, memory, reformats, shares
+from trt_lab.profiling.shares import Share, memory, precision_key, reformats, shares
 from trt_lab.profiling.source import Engine, open_engine
 from trt_lab.record.schema import to_json
 from trt_lab.types import JsonValue
@@ -222,20 +222,14 @@ def _print_layers(engine: Engine, top: int) -> None:
         indices = [time.index for time in order if time.index < len(engine.layers)]
     else:
         indices = [layer.index for layer in engine.layers[:top]]
+    kinds = {index: precision_key(engine.layers[index]) for index in indices}
+    width = max(16, _WIDTH - 43 - max(map(len, kinds.values()), default=0))
     rows = []
-    for index in indices:
+    for index, kind in kinds.items():
         layer, time = engine.layers[index], engine.time_of.get(index)
         share = time.average_ms / engine.layer_sum_ms if time is not None and engine.layer_sum_ms else None
-        rows.append(
-            (
-                index,
-                shorten(layer.name, 30),
-                shorten(layer.type, 16),
-                layer.precision,
-                time and time.average_ms,
-                _percent(share),
-            )
-        )
+        told = time.average_ms if time is not None else None
+        rows.append((index, shorten(layer.name, width), shorten(layer.type, 14), kind, told, _percent(share)))
     columns = ("#", "slowest layers" if engine.times else "first layers", "type", "precision", "ms", "share")
     print_table(columns, rows, numbers=("#", "ms", "share"))
 

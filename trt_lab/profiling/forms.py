@@ -93,6 +93,10 @@ def read_parts(path: Path, index: NodeIndex | None, extra: Mapping[str, Path]) -
         beside: dict[str, Path] = {}
     else:
         beside = _beside(path)
+    if found.kind == "times" and "profile" in extra:
+        return read_parts(extra["profile"], index, {"times": path})
+    if found.kind == "ort" and extra:
+        raise RecordError(f"{path}: a profile of ONNX Runtime has its own times; give it alone.")
     if found.kind == "times":
         return found
     if found.kind == "profile":

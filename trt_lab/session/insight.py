@@ -5,12 +5,28 @@ from __future__ import annotations
 import pandas as pd
 
 from trt_lab.activity import silent
+from trt_lab.compare.align import LayerMap
 from trt_lab.comparing import EngineComparison
 from trt_lab.errors import UsageError
-from trt_lab.frames import layer_map_frame, layers_frame, node_times_frame, times_frame
+from trt_lab.frames import (
+    layer_map_frame,
+    layers_frame,
+    lints_frame,
+    node_times_frame,
+    reformats_frame,
+    shapes_frame,
+    shares_frame,
+    splits_frame,
+    times_frame,
+)
+from trt_lab.graph.view import GraphView
 from trt_lab.profiling.engines import diff_engines
+from trt_lab.profiling.fusion import fusion
 from trt_lab.profiling.latency import LatencyAccount, account_latency
+from trt_lab.profiling.lints import lints
 from trt_lab.profiling.node_time import node_times
+from trt_lab.profiling.shapes import graph_shapes, ranges_of
+from trt_lab.profiling.shares import Grouping, reformats, shares
 from trt_lab.profiling.source import Engine, engine_of
 from trt_lab.profiling.sweep_sizes import SizesArgument
 from trt_lab.record import Record
@@ -43,10 +59,36 @@ class Insight(Engines):
         Raises:
             UsageError: Nothing was built, or the record's model is neither this one nor kept with it.
         """
+        return layer_map_frame(*self._mapped(record))
+
+    def splits(self, record: Record | None = None) -> pd.DataFrame:
+        """Neighbours that did not fuse, with the likely reason; see `frames.splits_frame`. Raises UsageError as `map`."""
+        self._mapped(record)
+        return splits_frame(fusion(self.engine(record)).splits)
+
+    def shares(self, by: Grouping = "precision", record: Record | None = None) -> pd.DataFrame:
+        """Layers and time by `precision` or by `type`. Raises UsageError when nothing was built."""
+        return shares_frame(shares(self.engine(record), by))
+
+    def reformats(self, record: Record | None = None) -> pd.DataFrame:
+        """Layers that only change type or layout, the slowest first. Raises UsageError when nothing was built."""
+        return reformats_frame(reformats(self.engine(record)))
+
+    def shapes(self, record: Record | None = None) -> pd.DataFrame:
+        """Shapes along the graph at the three points of the optimisation profile. Raises UsageError as `map`."""
+        _, view = self._mapped(record)
+        engine = self.engine(record)
+        return shapes_frame(graph_shapes(view, ranges_of(engine), engine))
+
+    def lints(self, record: Record | None = None) -> pd.DataFrame:
+        """Where time is given away, with evidence and what could be gained; see `profiling.lints`. Raises UsageError."""
+        return lints_frame(lints(self.engine(record)))
+
+    def _mapped(self, record: Record | None) -> tuple[LayerMap, GraphView]:
         engine = self.engine(record)
         if engine.map is None or engine.view is None:
             raise UsageError(f"{engine.label}: {'; '.join(engine.notes) or 'its model is not known'}")
-        return layer_map_frame(engine.map, engine.view)
+        return engine.map, engine.view
 
     def profile(self, record: Record | None = None) -> pd.DataFrame:
         """Time by ONNX node; it adds up to the sum of the layers. Raises UsageError when nothing was built."""
