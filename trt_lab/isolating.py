@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from trt_lab.activity import scaled
-from trt_lab.backends.jobs import MOVED_TWICE
+from trt_lab.backends.jobs import MOVED_TWICE, Task
+from trt_lab.backends.tensorrt.tactics import Changed, TimingCacheEdit, edit_in_worker, read_autotuning
 from trt_lab.compare.observer import observe
 from trt_lab.compare.selfcheck import compare_builds, random_tensors
 from trt_lab.diagnose.flaky import Flaky, best_build, judge_builds
@@ -96,6 +97,33 @@ def try_switches(means: Means, cuts: Sequence[tuple[NodeId, NodeId]], report: On
             return Tried(switch, None, note=str(error))
 
     return Switches(_tried(means, start, base, base), tuple(means.together(turn, range(len(switches)))))
+
+
+def forbid_tactics(
+    means: Means, record: Record, cache: Path, tactics: Sequence[str], out: Path, report: OnProgress
+) -> tuple[Changed, ...]:
+    """Writes a timing cache without some tactics: the next best one that was timed stands in their place.
+
+    The log of the build tells what was timed, so it must have been built with `editable_timing_cache` and
+    `log_severity="verbose"`. Not run on a GPU that has such a TensorRT; see `backends.tensorrt.tactics`.
+
+    Args:
+        record: The build. cache: Its timing cache.
+        tactics: Hashes in hexadecimal, or names of kernels as the log has them.
+
+    Raises:
+        UsageError: The record tells no timed tactics, or as `edit_timing_cache`. BackendError: As that.
+    """
+    timed = read_autotuning(record.log())
+    if not timed:
+        raise UsageError(
+            f"{record.name} tells no tactics that were timed: build with editable_timing_cache=True and "
+            "log_severity='verbose', on TensorRT 10.8 or later, with an empty timing cache (lab.flaky does)"
+        )
+    edit = TimingCacheEdit(str(cache), forbid=tuple(tactics), timed=timed, out=str(out))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    task = Task(edit_in_worker, edit, str(means.model.path or means.model.name), str(out.parent), "tensorrt")
+    return means.submit(task, report)
 
 
 def _tried(means: Means, switch: Switch, record: Record, base: Record) -> Tried:

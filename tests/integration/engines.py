@@ -15,7 +15,7 @@ from trt_lab.backends.base import Built, Feeds, Profile, Runner
 from trt_lab.backends.onnxruntime import OnnxRuntime
 from trt_lab.errors import BuildError
 from trt_lab.model import Model
-from trt_lab.types import BackendInfo, BuildOptions, LayerInfo, NodeId, OnProgress, PrecisionPlan
+from trt_lab.types import BackendInfo, BuildOptions, LayerInfo, LogLine, NodeId, OnProgress, PrecisionPlan
 
 Kept = tuple[NodeId, ...]
 
@@ -45,6 +45,7 @@ class FakeEngine:
     moves: Callable[[int], float] = lambda run: 0.0
     spoils: Callable[[int], float] = lambda number: 0.0
     can_run: bool = True
+    log: tuple[LogLine, ...] = ()
     built: list[Kept] = field(default_factory=list)
     options: list[BuildOptions] = field(default_factory=list)
     lock: Lock = field(default_factory=Lock)
@@ -69,7 +70,7 @@ class FakeEngine:
         made = OnnxRuntime().build(model, inner, on_progress)
         facts = {k: v for k, v in made.facts.items() if k != "emulated"}
         return replace(
-            made, layers=self.layers(made.layers, number), facts=facts, handle=(made, self.spoils(number))
+            made, layers=self.layers(made.layers, number), facts=facts, log=self.log, handle=(made, self.spoils(number))
         )  # fmt: skip
 
     def open(self, built: Built) -> Runner:

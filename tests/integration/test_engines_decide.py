@@ -5,21 +5,36 @@ The engines are stand-ins on the CPU that answer as real ones were seen to; see 
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.integration.engines import FakeEngine, install, typed, with_tactics
 from trt_lab import Session
+from trt_lab.backends.tensorrt import tactics as edit
 from trt_lab.errors import EditError, UsageError
-from trt_lab.types import LayerInfo, NodeId
+from trt_lab.types import LayerInfo, LogLine, NodeId
 
 REGION = ("/norm/Pow", "/norm/ReduceMean_1", "/norm/Add", "/norm/Sqrt")
+
+
+def fake_trt() -> Any:
+    """The stand-in of TensorRT's bindings."""
+    file = Path(__file__).resolve().parents[1] / "unit" / "backends" / "tensorrt" / "fake_trt.py"
+    spec = importlib.util.spec_from_file_location("fake_trt", file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 Start = Callable[..., Session]
 L2NORM = ("/Mul", "/ReduceSum", "/Add", "/Sqrt", "/Div")
 
@@ -220,6 +235,38 @@ def test_each_build_of_tensorrt_has_a_timing_cache_of_its_own_and_the_best_is_lo
 def test_one_build_cannot_differ(start: Start) -> None:
     with pytest.raises(UsageError, match="2 or more"):
         start(FakeEngine()).flaky(1)
+
+
+def test_a_tactic_is_forbidden_from_what_the_log_of_a_build_tells(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the stand-in of TensorRT 10.13 that the timing cache's own tests use; no GPU at hand has such a version."""
+    library = fake_trt().library("10.13.3", editable=True)
+    monkeypatch.setattr(edit, "load", lambda kind: library)
+    key = "0x" + "1a" * 16
+    log = (
+        f"Autotuning op conv1(key: {key}):\n   3, 0.0112640, 1.0, 0.5, gemm_a, 0x665ded9abbf88,\n"
+        "   5, 0.0118784, 1.1, 0.5, gemm_b, 0x393e4ef8ad243,\n"
+    )
+    engine = FakeEngine(name="tensorrt")
+
+    def layers(told: tuple[LayerInfo, ...], number: int) -> tuple[LayerInfo, ...]:
+        cache = Path(engine.options[number - 1].timing_cache or "")
+        cache.write_text(json.dumps({"gpu": "stub", "entries": {key: [0x665DED9ABBF88, 0.011264]}}))
+        return told
+
+    engine.layers, engine.log = layers, (LogLine("verbose", log),)
+    lab = start(engine, "zoo:clean_layers", precision="fp32", editable_timing_cache=True, log_severity="verbose")
+    found = lab.flaky(2)
+    (changed,) = lab.forbid_tactics(found.builds[0], ["gemm_a"], tmp_path / "without.cache")
+    assert (changed.before, changed.after) == (0x665DED9ABBF88, 0x393E4EF8AD243)
+    assert json.loads((tmp_path / "without.cache").read_text())["entries"][key][0] == 0x393E4EF8AD243
+    engine.log = ()
+    silent = lab.flaky(2)
+    with pytest.raises(UsageError, match="tells no tactics that were timed"):
+        lab.forbid_tactics(silent.builds[0], ["gemm_a"], tmp_path / "x.cache")
+    with pytest.raises(UsageError, match="left no timing cache"):
+        lab.forbid_tactics(replace(silent.builds[0], saved_cache=None), ["gemm_a"], tmp_path / "x.cache")
 
 
 # --- switches ----------------------------------------------------------------------------

@@ -7,14 +7,15 @@ from pathlib import Path
 
 from trt_lab import storage
 from trt_lab.activity import Status, scaled, silent
+from trt_lab.backends.tensorrt.tactics import Changed
 from trt_lab.diagnose.check import CheckSource
-from trt_lab.diagnose.flaky import Flaky
+from trt_lab.diagnose.flaky import Build, Flaky
 from trt_lab.diagnose.reduce import Reduced
 from trt_lab.diagnose.steps import Search
 from trt_lab.diagnose.switches import Switches
 from trt_lab.edit.precision import typed
 from trt_lab.errors import UsageError
-from trt_lab.isolating import build_repeatedly, try_switches
+from trt_lab.isolating import build_repeatedly, forbid_tactics, try_switches
 from trt_lab.locating import locate, reduce_model
 from trt_lab.means import Means, Wish, low_precision
 from trt_lab.options import parse_precision
@@ -118,6 +119,27 @@ class Diagnosis(Engines):
             found = build_repeatedly(self._means(report), k, folder, scaled(report, 0.1, 1.0))
         self._activity.set(Status("done", found.headline))
         return found
+
+    def forbid_tactics(
+        self, build: Build, tactics: Iterable[str], out: str | Path, on_progress: OnProgress | None = None
+    ) -> tuple[Changed, ...]:
+        """Writes a timing cache like that of a build of `flaky`, without some tactics; build with it from then on.
+
+        For TensorRT 10.8 and later, after `lab.use(editable_timing_cache=True, log_severity="verbose")`; not run on a GPU
+        that has one. Gives the entries that were changed.
+
+        Args:
+            build: One of `lab.flaky().builds`.
+            tactics: Hashes in hexadecimal, or names of kernels.
+
+        Raises:
+            UsageError: The build left no timing cache or no times of tactics; no such tactic, or none is left.
+        """
+        if build.saved_cache is None:
+            raise UsageError(f"{build.record.name} left no timing cache; only builds of lab.flaky() with 'tensorrt' do")
+        names, report = [str(tactic) for tactic in tactics], on_progress or silent
+        with self._activity.doing("timing cache"):
+            return forbid_tactics(self._means(report), build.record, Path(build.saved_cache), names, Path(out), report)
 
     def switches(self, fusions: Iterable[tuple[str, str]] = (), on_progress: OnProgress | None = None) -> Switches:
         """Turns the switches of the build one by one, and tells which of them makes the error go.
