@@ -153,6 +153,8 @@ class BuildOptions:
     engine_cache: Literal["on", "fresh", "off"] = "on"
     """TensorRT: whether an engine that this machine built of the very same thing is taken (`on`). `fresh` builds a new
     one and keeps it; `off` takes none and keeps none. See `backends.tensorrt.engines`."""
+    calibration_cache: str | None = None
+    """TensorRT up to 10, weakly typed: INT8 with the scales of this file. See `backends.tensorrt.calibration`."""
     editable_timing_cache: bool = False
     """TensorRT 10.8 and later: the log tells all tactics that were timed, and a timing cache that was edited is obeyed.
     See `backends.tensorrt.tactics`."""

@@ -257,6 +257,10 @@ def _refuse(options: BuildOptions) -> None:
             options.timing_cache is not None or options.editable_timing_cache,
             "there is no timing cache: nothing is timed while building; leave it out",
         ),
+        (
+            options.calibration_cache is not None,
+            "calibration caches are TensorRT's; make Q/DQ of it: trt-lab quantize MODEL -o OUT --read-cache FILE",
+        ),
         (options.sparse_weights, "sparse kernels are TensorRT's; leave sparse_weights off"),
         (options.builder_level is not None, "there is no builder level; use optimizer=False to build without fusions"),
         (options.workspace_bytes is not None, "there is no workspace: memory is taken as it is needed; leave it out"),

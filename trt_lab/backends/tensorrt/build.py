@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trt_lab.backends.shapes import Profiles, resolve_profiles
+from trt_lab.backends.tensorrt.calibrator import check_calibration, set_calibrator
 from trt_lab.backends.tensorrt.config import add_profiles, make_config
 from trt_lab.backends.tensorrt.constraints import check_precision, constrain, report_constraints
 from trt_lab.backends.tensorrt.faults import RESOURCE_WORD, explain_build
@@ -21,7 +22,7 @@ from trt_lab.engine_nodes import NodeIndex
 from trt_lab.errors import BackendUnavailableError, BuildError, UsageError
 from trt_lab.graph import GraphView
 from trt_lab.model import Model
-from trt_lab.types import BuildOptions, JsonValue, LayerInfo, OnProgress, PrecisionPlan, Progress
+from trt_lab.types import BuildOptions, JsonValue, LayerInfo, OnProgress, Progress
 
 Configure = Callable[[Any, dict[str, JsonValue]], None]
 """Sets what one backend alone needs in a builder config; may add facts."""
@@ -75,6 +76,7 @@ def prepare(library: Library, model: Model, options: BuildOptions) -> Prepared:
     _check_options(library, options)
     source = model.for_runtime()
     refuse_early(model)
+    check_calibration(library, source, options)
     profiles = resolve_profiles(source, options)
     strongly = options.strongly_typed or not library.weakly_typed
     realised = typed(profiles.model, options.plan) if strongly else Realised(profiles.model)
@@ -112,7 +114,7 @@ def serialize(
         builder=builder,
     )
     config, facts = make_config(library, builder, options, progress)
-    _set_precision(library, network, config, prepared, options.plan, facts)
+    _set_precision(library, network, config, prepared, options, facts)
     add_profiles(builder, config, network.network, prepared.profiles.ranges, options.shape_values)
     configure(config, facts)
     data = builder.build_serialized_network(network.network, config)
@@ -210,13 +212,13 @@ def _set_precision(
     network: Network,
     config: Any,
     prepared: Prepared,
-    plan: PrecisionPlan,
+    options: BuildOptions,
     facts: dict[str, JsonValue],
 ) -> None:
     """Flags and constraints of a weakly typed network; a strongly typed one has its types in the ONNX."""
     if prepared.strongly_typed:
         return
-    flags = library.module.BuilderFlag
+    flags, plan = library.module.BuilderFlag, options.plan
     set_flags = []
     if plan.default == "fp16":
         set_flags.append("FP16")
@@ -226,6 +228,9 @@ def _set_precision(
         node.op_type in ("QuantizeLinear", "DequantizeLinear") for node in GraphView.of(prepared.source).nodes.values()
     ):
         set_flags.append("INT8")
+    if options.calibration_cache is not None:
+        set_flags.append("INT8")
+        facts["calibration_cache"] = set_calibrator(library, config, options.calibration_cache)
     for name in set_flags:
         config.set_flag(getattr(flags, name))
     facts["builder_flags"] = list(set_flags)

@@ -111,26 +111,32 @@ def parse_cache(text: str, label: str) -> CalibrationCache:
     return CalibrationCache(scales, tuple(without), header[1], header[2], tuple(notes))
 
 
-def write_cache(path: str | os.PathLike[str], cache: CalibrationCache) -> Path:
-    """Writes a calibration cache as TensorRT does.
+def cache_text(cache: CalibrationCache, label: str = "calibration cache") -> str:
+    """The text of a calibration cache, as TensorRT writes it.
 
     Raises:
-        RecordError: A name that a line cannot hold, a scale that is no positive number; the file cannot be written.
+        RecordError: A name that a line cannot hold, a scale that is no positive number; `label` names the cache.
     """
-    file = Path(path)
     lines = [f"TRT-{cache.version}-{cache.algorithm}"]
     for name, scale in cache.scales.items():
         if "\n" in name or "\r" in name:
-            raise RecordError(f"{file}: the tensor name {name!r} holds a line break, which a calibration cache cannot")
+            raise RecordError(f"{label}: the tensor name {name!r} holds a line break, which a calibration cache cannot")
         if not (scale > 0 and math.isfinite(scale)):
             raise RecordError(
-                f"{file}: the scale of '{name}' is {scale:g}; it must be a positive number: calibrate it anew"
+                f"{label}: the scale of '{name}' is {scale:g}; it must be a positive number: calibrate it anew"
             )
         lines.append(f"{name}: {struct.unpack('>I', struct.pack('>f', scale))[0]:x}")
     lines += [f"{name}: 0" for name in cache.without]
+    return "\n".join(lines) + "\n"
+
+
+def write_cache(path: str | os.PathLike[str], cache: CalibrationCache) -> Path:
+    """Writes a calibration cache. Raises RecordError: see `cache_text`; the file cannot be written."""
+    file = Path(path)
+    text = cache_text(cache, str(file))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+        file.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         raise RecordError(f"{file} cannot be written: {error.strerror or error}") from error
     return file

@@ -25,6 +25,7 @@ from typing import TypeVar
 from filelock import FileLock
 
 from trt_lab.backends.tensorrt.build import Prepared, Serialized
+from trt_lab.backends.tensorrt.calibration import read_cache
 from trt_lab.backends.tensorrt.log import BuildLog
 from trt_lab.backends.tensorrt.trust import is_known, remember
 from trt_lab.backends.tensorrt.versions import Library
@@ -39,7 +40,7 @@ DEFAULT_LIMIT_MB = 2048
 _MB = 1_000_000
 _FORMAT = 1
 _MODES = ("on", "fresh", "off")
-_NOT_BUILT_IN = ("profile_runs", "timing_cache", "device", "engine_cache", "optimizer", "backend")
+_NOT_BUILT_IN = ("profile_runs", "timing_cache", "device", "engine_cache", "optimizer", "backend", "calibration_cache")
 """Options that the engine does not depend on; what else there is, it may."""
 
 Read = TypeVar("Read")
@@ -87,6 +88,13 @@ class EngineCache:
         """The engine of an earlier build, its log put into `log`; None when there is none that may be loaded."""
         if self.state == "off" or self.fresh:
             return None
+        try:
+            return self._find(log)
+        except OSError as error:  # a folder that cannot be made or locked
+            self.state, self.note = "off", f"{engines_folder()} cannot be used: {error.strerror or error}"
+            return None
+
+    def _find(self, log: BuildLog) -> Serialized | None:
         started = time.perf_counter()
         plan, about = _files(self.key)
         with _lock():
@@ -189,6 +197,8 @@ def cache_key(library: Library, prepared: Prepared, options: BuildOptions, gpu: 
         "model": prepared.realised.model.hash,
         "options": {name: value for name, value in asdict(options).items() if name not in _NOT_BUILT_IN},
     }
+    if options.calibration_cache is not None:  # what it holds, not where it lies
+        about["scales"] = dict(read_cache(options.calibration_cache).scales)
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
@@ -210,13 +220,21 @@ def describe_engines() -> dict[str, JsonValue]:
 
 
 def clear_engines() -> int:
-    """Removes all that is kept (the hashes of engines stay known); how many engines that were."""
-    if not engines_folder().is_dir():
+    """Removes all that is kept (the hashes of engines stay known); how many engines that were.
+
+    Raises:
+        BuildError: The folder does not let go of them.
+    """
+    folder = engines_folder()
+    if not folder.is_dir():
         return 0
-    with _lock():
-        plans = list(engines_folder().glob("*.plan"))
-        for file in (*engines_folder().glob("*.json"), *plans):
-            file.unlink(missing_ok=True)
+    try:
+        with _lock():
+            plans = list(folder.glob("*.plan"))
+            for file in (*folder.glob("*.json"), *plans):
+                file.unlink(missing_ok=True)
+    except OSError as error:
+        raise BuildError(f"engine cache {folder} cannot be cleared: {error.strerror or error}; remove it") from error
     return len(plans)
 
 
@@ -249,13 +267,9 @@ def _files(key: str) -> tuple[Path, Path]:
 
 
 def _lock() -> FileLock:
+    """The lock of the cache, its folder made. Raises OSError."""
     folder = engines_folder()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BuildError(
-            f"engine cache {folder}: its folder cannot be made: {error.strerror}; set {LIMIT_VARIABLE}=0 to do without"
-        ) from error
+    folder.mkdir(parents=True, exist_ok=True)
     return FileLock(folder / "lock")
 
 
