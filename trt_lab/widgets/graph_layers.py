@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from trt_lab.engine_nodes import is_reformat
 from trt_lab.profiling.fusion import fusion
 from trt_lab.profiling.source import Engine
 from trt_lab.types import LayerInfo, LayerTime
@@ -22,14 +23,14 @@ def layer_lines(layers: Sequence[LayerInfo], times: Iterable[LayerTime]) -> dict
     """By node: a line for each layer that names it, and one for the nodes that share the layer."""
     spent = {time.index: time for time in times}
     lines: dict[str, list[str]] = {}
-    for layer in layers:
+    for layer in sorted(layers, key=is_reformat):  # what computes a node stands before what serves it
         text = _text(layer, spent.get(layer.index))
         shared = layer.nodes[: _NAMED + 1]
         for node in layer.nodes:
             own = lines.setdefault(node, [])
             own.append(text)
             others = [other for other in shared if other != node][:_NAMED]
-            if others:
+            if others and not is_reformat(layer):
                 more = len(layer.nodes) - 1 - len(others)
                 own.append(f"shared with {', '.join(others)}{f' and {more} more' if more else ''}")
     return lines

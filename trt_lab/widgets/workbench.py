@@ -318,8 +318,9 @@ class Workbench(ui.VBox):
     def _mark_layer(self, node: NodeId) -> None:
         """Marks the layers of a node, those that compute it first, and the nodes that share them."""
         found = self._engine.map if self._engine is not None else None
-        layers = dict.fromkeys((*found.computed_in(node), *found.layers_of(node))) if found is not None else {}
-        self._mark_layers(list(layers), [other for layer in layers for other in self._nodes_of(layer)])
+        makers = found.computed_in(node) if found is not None else ()
+        layers = list(dict.fromkeys((*makers, *found.layers_of(node)))) if found is not None else []
+        self._mark_layers(layers, [other for layer in makers or layers for other in self._nodes_of(layer)])
 
     def _mark_layers(self, layers: list[int], nodes: Sequence[NodeId]) -> None:
         self.graph.related = list(dict.fromkeys(map(str, nodes)))

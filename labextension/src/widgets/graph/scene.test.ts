@@ -7,9 +7,9 @@ import { GraphScene, Paints } from "./scene";
 
 const KINDS = ["frame", "scope", "node", "input", "output", "outer", "portal"] as const;
 
-/** A column of nodes n0 → n1 → …, each 60 × 40 at y = 100 i, and one beside the second. */
-function column(count: number): GraphScene {
-  const ids = [...Array.from({ length: count }, (_, i) => `n${i}`), "beside"];
+/** A column of nodes n0 → n1 → …, each 60 × 40 at y = 100 i, and one beside the second; `kinds` as in `KINDS`. */
+function column(count: number, names?: string[], kinds?: number[]): GraphScene {
+  const ids = [...(names ?? Array.from({ length: count }, (_, i) => `n${i}`)), "beside"];
   const data = {
     graph: "",
     title: "t",
@@ -35,7 +35,7 @@ function column(count: number): GraphScene {
     y: floats(ids.map((id, i) => (id === "beside" ? 100 : 100 * i))),
     w: floats(ids.map(() => 60)),
     h: floats(ids.map(() => 40)),
-    kind: { data: Uint8Array.from(ids.map(() => 2)), shape: [total] },
+    kind: { data: Uint8Array.from(ids.map((_, i) => kinds?.[i] ?? 2)), shape: [total] },
     parent: integers(ids.map(() => -1)),
     peer: integers(ids.map(() => -1)),
     count: integers(ids.map(() => 1)),
@@ -51,6 +51,14 @@ function column(count: number): GraphScene {
 }
 
 describe("scene", () => {
+  it("finds the box that a node is in: itself, or the closed scope on its path", () => {
+    const scene = column(3, ["n0", "/a", "/b"], [2, 1, 0]);
+    expect(scene.findAround("n0")?.id).toBe("n0");
+    expect(scene.findAround("/a/deep/Conv")?.id).toBe("/a");
+    expect(scene.findAround("/b/Conv")).toBeUndefined(); // an open scope does not stand for what it holds
+    expect(scene.findAround("/elsewhere/Conv")).toBeUndefined();
+  });
+
   it("finds what lies in a part of the plane, each once", () => {
     const scene = column(50);
     expect(scene.itemsIn({ x: -10, y: 95, w: 500, h: 200 }).map((item) => item.id)).toEqual(["n1", "n2", "beside"]);

@@ -151,6 +151,14 @@ export class GraphView {
   attach(): void {
     this.#retheme();
     this.#stage.attach();
+    // Inside other widgets the element comes into the page later, and only there it has a theme.
+    const seen = new ResizeObserver(() => {
+      if (!this.element.isConnected || this.element.clientWidth === 0) return;
+      seen.disconnect();
+      this.#retheme();
+    });
+    seen.observe(this.element);
+    this.signal.addEventListener("abort", () => seen.disconnect());
   }
 
   /** Where a node, scope or tensor is drawn, in client coordinates of its middle; null if it is not in view. */
