@@ -78,6 +78,8 @@ class TensorRt:
                 made, layers = take_or_build(kept, log, on_progress, build, read)
         finally:
             place.close()
+        if kept.state == "hit":
+            cache.note = "not needed: the engine was taken from the engine cache"
         precision, _ = describe(prepared, options, layers)
         facts = {
             **made.facts,

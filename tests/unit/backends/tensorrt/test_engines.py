@@ -254,3 +254,26 @@ def test_cancelling_before_an_engine_is_taken(build: Build) -> None:
     with pytest.raises(CancelledError):
         TensorRt().build(make_model(), BuildOptions(backend="tensorrt"), stop)
     assert state(build()) == "hit"
+
+
+def test_a_folder_that_cannot_be_used_costs_no_build(build: Build, tmp_path: Path) -> None:
+    engines_folder().parent.mkdir(parents=True, exist_ok=True)
+    engines_folder().write_text("a file stands in the way")
+    built = build()
+    assert state(built) == "off"
+    assert "cannot be used: " in note(built)
+    assert built.layers
+    assert clear_engines() == 0
+
+
+def test_a_disk_that_is_full_costs_no_build(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("trt_lab.backends.tensorrt.engines._write", full)
+    assert note(build()) == "not kept: No space left on device"
+
+
+def test_a_timing_cache_is_not_needed_for_an_engine_that_was_kept(build: Build) -> None:
+    build()
+    assert build().facts["timing_cache"]["note"] == "not needed: the engine was taken from the engine cache"  # type: ignore[index, call-overload]  # a dict
