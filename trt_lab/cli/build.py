@@ -45,6 +45,9 @@ def run(
     compute_capability: Annotated[
         str | None, typer.Option("--compute-capability", help="SM86 and the like (RTX).")
     ] = None,
+    calibration_cache: Annotated[
+        Path | None, typer.Option("--calibration-cache", help="INT8 with these scales (TensorRT 10, --weakly-typed).")
+    ] = None,
     weakly_typed: Annotated[bool, typer.Option("--weakly-typed", help="Let TensorRT 10 choose the types.")] = False,
     device: DeviceOption = 0,
     fresh: Annotated[
@@ -77,6 +80,7 @@ def run(
         precision=precision,
         keep_fp32=keep_fp32 or None,
         timing_cache=str(timing_cache) if timing_cache is not None else None,
+        calibration_cache=str(calibration_cache.absolute()) if calibration_cache is not None else None,
         compute_capability=compute_capability,
         strongly_typed=not weakly_typed,
         device=device,

@@ -7,24 +7,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from trt_lab.cli.arguments import (
-    CheckOption,
-    CheckSecondsOption,
-    EdgesOption,
-    ImageLayoutOption,
-    ImageMeanOption,
-    ImageSizeOption,
-    ImageStdOption,
-    InputsOption,
-    JsonOption,
-    ModelArgument,
-    SamplesOption,
-    SeedOption,
-    ShapesOption,
-)
-from trt_lab.cli.images import Images
-from trt_lab.cli.opening import open_session
+from trt_lab.cli.arguments import CheckOption, CheckSecondsOption, JsonOption, ModelArgument
+from trt_lab.cli.opening import open_given
 from trt_lab.cli.output import FINDING, FINE, print_json, print_line, print_table, show_progress
+from trt_lab.cli.sampling import SampleOptions, spread
 from trt_lab.diagnose.check import COMMAND_SECONDS, Check
 from trt_lab.errors import UsageError
 from trt_lab.quantizing import Quantization, Quantized, made_json
@@ -36,6 +22,7 @@ NAME = "quantize"
 _ROWS = 20
 
 
+@spread
 def run(
     model: ModelArgument,
     out: Annotated[
@@ -67,20 +54,12 @@ def run(
     fixed: Annotated[
         Path | None, typer.Option("--fixed", help="ONNX file: the fewest layers in float that let --check pass.")
     ] = None,
-    shapes: ShapesOption = None,
-    inputs: InputsOption = None,
-    samples: SamplesOption = 4,
-    seed: SeedOption = 0,
-    edges: EdgesOption = False,
-    image_size: ImageSizeOption = None,
-    image_mean: ImageMeanOption = None,
-    image_std: ImageStdOption = None,
-    image_layout: ImageLayoutOption = None,
+    *,
+    given: SampleOptions,
     json: JsonOption = False,
 ) -> int:
     """Examine the Q/DQ of a model; with -o make an INT8 model first. Exit 1: a bad scale, or the check fails."""
-    images = Images.of(image_size, image_mean, image_std, image_layout)
-    session = open_session(model, inputs=inputs, samples=samples, seed=seed, shapes=shapes, edges=edges, images=images)
+    session = open_given(model, given)
     wanted = Check.of(check, seconds=check_seconds) if check is not None else None
     with show_progress(quiet=json) as tell:
         made = None
@@ -136,7 +115,7 @@ def _print(made: Quantized | None, found: Quantization) -> None:
     pairs: list[list[JsonValue]] = found.frame.head(_ROWS)[
         ["tensor", "kind", "dtype", "saturated", "range_used", "local_snr_db", "before_snr_db", "after_snr_db"]
     ].astype(object).where(lambda frame: frame.notna(), None).to_numpy().tolist()  # fmt: skip
-    columns = ("pair", "kind", "type", "saturated", "range used", "alone dB", "before dB", "after dB")
+    columns = ("pair", "kind", "type", "cut", "used", "alone dB", "in dB", "out dB")
     print_table(columns, pairs, numbers=columns[3:])  # pyright: ignore[reportArgumentType]  # texts and numbers
     if found.layers:
         rows = [(s.node, s.op_type, s.only.snr_db, s.without.snr_db, s.gain_db) for s in found.layers[:_ROWS]]
