@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from trt_lab import zoo
 from trt_lab.engine_json import EngineTensor
 from trt_lab.frames import lints_frame
 from trt_lab.frames.engine import LINT_COLUMNS
+from trt_lab.graph.view import GraphView
 from trt_lab.profiling.kernels import on_tensor_cores
 from trt_lab.profiling.lints import Lint, lints
 from trt_lab.profiling.source import Engine, open_engine
@@ -169,6 +171,20 @@ def test_a_layer_norm_in_pieces(shared: Path) -> None:
     first = next(lint for lint in pieces if lint.layers == (11, 12))
     both = [found.time_of[index].average_ms for index in (11, 12)]
     assert first.gain_ms == pytest.approx(min(both))
+
+
+def test_a_layer_norm_that_exporters_took_apart() -> None:
+    view = GraphView.of(zoo.get("layernorm_overflow").model)
+    whole = (LayerInfo(0, "all", "kgen", nodes=tuple(view.nodes), nodes_from="metadata"),)
+    pieces = tuple(
+        LayerInfo(i, node, "kgen", nodes=(node,), nodes_from="metadata") for i, node in enumerate(view.nodes)
+    )
+    times = tuple(LayerTime(layer.index, layer.name, 1.0, None) for layer in pieces)
+    found = only(lints(Engine("e", None, "layers", "trt10", pieces, times, view=view)), "norm_pieces")
+    chain = ("ReduceMean", "Sub", "Pow", "ReduceMean_1", "Add", "Sqrt", "Div")
+    assert found.nodes == tuple(f"/norm/{name}" for name in chain)
+    assert len(found.layers) == 7 and found.gain_ms == 6.0
+    assert "norm_pieces" not in rules(Engine("e", None, "layers", "trt10", whole, times[:1], view=view))
 
 
 def test_c33_fp16_was_asked_and_nothing_is_half() -> None:
