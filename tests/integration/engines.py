@@ -15,7 +15,7 @@ from trt_lab.backends.base import Built, Feeds, Profile, Runner
 from trt_lab.backends.onnxruntime import OnnxRuntime
 from trt_lab.errors import BuildError
 from trt_lab.model import Model
-from trt_lab.types import BackendInfo, BuildOptions, LayerInfo, LogLine, NodeId, OnProgress, PrecisionPlan
+from trt_lab.types import BackendInfo, BuildOptions, JsonValue, LayerInfo, LogLine, NodeId, OnProgress, PrecisionPlan
 
 Kept = tuple[NodeId, ...]
 
@@ -34,7 +34,7 @@ class FakeEngine:
         refuses: Requests that do not build.
         layers: Layers told, from those that ONNX Runtime tells and the number of the build.
         moves: Added to every output of a run, from the number of the run.
-        spoils: Added to every output of a build, from its number.
+        log, facts: What a build tells beside. spoils: Added to every output of a build, from its number.
         built: Kept nodes of every engine built, in order. options: Of each build.
     """
 
@@ -46,6 +46,7 @@ class FakeEngine:
     spoils: Callable[[int], float] = lambda number: 0.0
     can_run: bool = True
     log: tuple[LogLine, ...] = ()
+    facts: Callable[[Kept], Mapping[str, JsonValue]] = lambda kept: {}
     built: list[Kept] = field(default_factory=list)
     options: list[BuildOptions] = field(default_factory=list)
     lock: Lock = field(default_factory=Lock)
@@ -68,7 +69,7 @@ class FakeEngine:
             plan=plan, optimizer=options.optimizer, profile_runs=options.profile_runs, shapes=options.shapes
         )
         made = OnnxRuntime().build(model, inner, on_progress)
-        facts = {k: v for k, v in made.facts.items() if k != "emulated"}
+        facts = {k: v for k, v in made.facts.items() if k != "emulated"} | dict(self.facts(asked))
         return replace(
             made, layers=self.layers(made.layers, number), facts=facts, log=self.log, handle=(made, self.spoils(number))
         )  # fmt: skip

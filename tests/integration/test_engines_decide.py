@@ -20,7 +20,7 @@ from tests.integration.engines import FakeEngine, install, typed, with_tactics
 from trt_lab import Session
 from trt_lab.backends.tensorrt import tactics as edit
 from trt_lab.errors import EditError, UsageError
-from trt_lab.types import LayerInfo, LogLine, NodeId
+from trt_lab.types import JsonValue, LayerInfo, LogLine, NodeId
 
 REGION = ("/norm/Pow", "/norm/ReduceMean_1", "/norm/Add", "/norm/Sqrt")
 
@@ -110,6 +110,15 @@ def test_weakly_typed_the_types_of_the_engine_stand_beside(start: Start) -> None
     assert finding.keep_fp32 == L2NORM and finding.proved
     (note,) = [note for note in finding.notes if note.startswith("weakly typed")]
     assert "of " in note and "layers are half" in note and "the cause is what stands as the source" in note
+
+
+def test_c32_requests_that_were_not_honoured_stand_beside(start: Start) -> None:
+    def facts(kept: tuple[NodeId, ...]) -> dict[str, JsonValue]:
+        states = ["not honoured" if node == "/Sqrt" else "honoured" for node in kept]
+        return {"constraints": [{"node": n, "asked": "fp32", "state": s} for n, s in zip(kept, states, strict=True)]}
+
+    finding = start(FakeEngine(facts=facts), "zoo:l2norm_overflow", strongly_typed=False).locate()
+    assert [note for note in finding.notes if note.startswith("FP32 asked")] == ["FP32 asked for '/Sqrt': not honoured"]
 
 
 def test_engines_are_built_side_by_side_in_an_executor(start: Start) -> None:
