@@ -229,7 +229,7 @@ def main() -> None:
             reference = None
             if case.feeds is not None:
                 session = ort.InferenceSession(str(folder / f"{i}.onnx"), providers=["CPUExecutionProvider"])
-                reference = session.run(None, dict(case.feeds))
+                reference = [np.asarray(found) for found in session.run(None, dict(case.feeds))]
             mine = ours(case, Path(_out(folder, i, "trt-lab")))
             for row in (mine, plain[i], ruled[i]):
                 measure(row, case, Path(_out(folder, i, row.tool)), reference)

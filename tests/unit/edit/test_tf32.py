@@ -38,7 +38,7 @@ def run(model: Model, x: np.ndarray, optimizer: bool = False) -> np.ndarray:
     levels = ort.GraphOptimizationLevel
     options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimizer else levels.ORT_DISABLE_ALL
     session = ort.InferenceSession(model.proto().SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return session.run(None, {"x": x})[0]
+    return np.asarray(session.run(None, {"x": x})[0])
 
 
 def rounded(array: np.ndarray) -> np.ndarray:
