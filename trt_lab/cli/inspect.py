@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Annotated
@@ -16,7 +15,7 @@ from trt_lab.cli.arguments import JsonOption
 from trt_lab.cli.output import FINDING, FINE, print_json, print_line, print_table, shorten
 from trt_lab.compare.unmapped import constant_names, explain_layer
 from trt_lab.engine_nodes import is_reformat
-from trt_lab.profiling.fusion import fusion
+from trt_lab.profiling.fusion import Split, fusion
 from trt_lab.profiling.lints import Lint, lints
 from trt_lab.profiling.shares import Share, memory, precision_key, reformats, shares
 from trt_lab.profiling.source import Engine, open_engine
@@ -157,22 +156,20 @@ def _fusion(engine: Engine) -> JsonValue:
     if engine.map is None:
         return None
     found = fusion(engine)
+    slowest = sorted(found.splits, key=lambda split: -_cost(engine, split))[:10]
     return {
         "layers_with_nodes": len(found.groups),
         "fused_nodes": found.fused_nodes,
         "splits": len(found.splits),
         "splits_by_reason": dict(Counter(split.reason for split in found.splits)),
-        "slowest_splits": [asdict(split) for split in _costly(engine)],
-    }  # pyright: ignore[reportReturnType] (dataclasses of JSON values)
+        "slowest_splits": to_json(slowest),
+    }
 
 
-def _costly(engine: Engine, count: int = 10) -> list:
-    """Splits whose two layers take the most time."""
-    splits = fusion(engine).splits
-    if not engine.times:
-        return list(splits[:count])
-    cost = {index: time.average_ms for index, time in engine.time_of.items()}
-    return sorted(splits, key=lambda s: -(cost.get(s.layer, 0.0) + cost.get(s.reader_layer, 0.0)))[:count]
+def _cost(engine: Engine, split: Split) -> float:
+    """Time of the two layers, in ms; 0 where neither was timed, so that the order of the graph stays."""
+    times = (engine.time_of.get(index) for index in (split.layer, split.reader_layer))
+    return sum(time.average_ms for time in times if time is not None)
 
 
 # --- for people -----------------------------------------------------------------------------------

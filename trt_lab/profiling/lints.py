@@ -30,7 +30,7 @@ IMAGE_CHANNELS = 4
 WASTE = 0.1
 """Share of padding in a product from which it is worth a line."""
 _NORM_OPS = ("LayerNormalization", "GroupNormalization", "InstanceNormalization", "RMSNormalization")
-_HALVES = {"fp16": ("float16",), "bf16": ("bfloat16",), "int8": ("int8",), "fp8": ("float8_e4m3fn",)}
+_TYPES = {"fp16": ("float16",), "bf16": ("bfloat16",), "int8": ("int8",), "fp8": ("float8_e4m3fn",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,22 +83,20 @@ def _lint(
 
 
 def _asked(engine: Engine, precision: str | None) -> Iterator[Lint]:
-    """A precision was asked for and no tensor of the engine has it."""
+    """A precision was asked for, or several were allowed, and no tensor of the engine has one of them."""
     told = precision or engine.facts.get("precision")
-    asked = next((p for p in ("fp8", "int8", "fp16", "bf16") if isinstance(told, str) and p in told.lower()), None)
+    asked = [p for p in ("fp8", "int8", "fp16", "bf16") if isinstance(told, str) and p in told.lower()]
     types = count_tensor_types(engine.layers)
     total = sum(types.values()) - types.get("unknown", 0)
-    if asked is None or not total:
+    if not asked or not total or any(types.get(kind) for p in asked for kind in _TYPES[p]):
         return
-    count = sum(types.get(kind, 0) for kind in _HALVES[asked])
-    word = {"fp16": "half", "bf16": "bfloat16", "int8": "int8", "fp8": "fp8"}[asked]
-    if count == 0:
-        yield _lint(
-            engine, "precision_missing", "error", (),
-            f"requested {asked.upper()}; 0 of {total} layer tensors are {word}: TensorRT 11 and RTX have no precision "
-            "switch, and weakly typed builds may choose FP32; give a typed ONNX model (trt-lab build --precision)",
-            evidence={"requested": asked, "layer_tensors": total, "types": dict(types)},
-        )  # fmt: skip
+    word = {"fp16": "half", "bf16": "bfloat16"}.get(asked[-1], asked[-1])
+    yield _lint(
+        engine, "precision_missing", "error", (),
+        f"requested {' or '.join(asked).upper()}; 0 of {total} layer tensors are {word}: TensorRT 11 and RTX have no "
+        "precision switch, and weakly typed builds may choose FP32; give a typed ONNX model (trt-lab build --precision)",
+        evidence={"requested": list(asked), "layer_tensors": total, "types": dict(types)},
+    )  # fmt: skip
 
 
 def _tensor_cores(engine: Engine) -> Iterator[Lint]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_lab.engine_json import layers_from, load_json
+from trt_lab.engine_profile import number
 from trt_lab.errors import RecordError
 from trt_lab.record.schema import dump_json
 from trt_lab.types import LayerInfo, LayerTensor, LayerTime, LogLine
@@ -78,12 +79,15 @@ def read_profile(path: Path, data: bytes) -> tuple[LayerTime, ...]:
     for item in content:
         if not isinstance(item, Mapping) or "name" not in item:
             continue
+        average = number(item.get("averageMs"))
+        if average is None:
+            continue  # a layer without a time has none, not 0
         own = item.get(_OWN) or {}
         times.append(
             LayerTime(
                 index=own.get("index", len(times)),
                 name=str(item["name"]),
-                average_ms=float(item.get("averageMs") or 0.0),
+                average_ms=average,
                 median_ms=item.get("medianMs"),
                 runs_ms=tuple(own.get("runsMs") or ()),
                 start_ms=own.get("startMs"),

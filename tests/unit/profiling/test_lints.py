@@ -196,6 +196,8 @@ def test_c33_fp16_was_asked_and_nothing_is_half() -> None:
     assert not lints(plain) and not lints(plain, precision="fp32")
     told = engine(*plain.layers, precision="fp32+fp16")
     assert lints(told)[0].rule == "precision_missing"
+    half = conv(0, tensor("x"), tensor("y"))
+    assert "precision_missing" not in rules(engine(half, precision="fp32+fp16+int8")), "allowed is not asked"
     assert not [x for x in lints(engine(conv(0, tensor("x"), tensor("y"))), precision="fp16") if x.severity == "error"]
 
 
