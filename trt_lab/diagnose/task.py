@@ -210,10 +210,20 @@ class Search:
                 f"the check {check} fails on the golden outputs themselves: FP32 has the fault too, or the check passes on "
                 "nothing; look at the inputs, the model and the check"
             )
-        return (
-            "FP32 has the fault too: this is not a fault of precision; look at the inputs, at plugins and custom "
-            "operators, and at what the parser made of the model"
-        )
+        return f"FP32 has the fault too: this is not a fault of precision; look at {self._where_to_look()}"
+
+    def _where_to_look(self) -> str:
+        """Inputs that are no numbers, and operators that are not ONNX's, by name where there are some."""
+        broken = next((
+            f"the inputs: '{name}' of sample {index} holds {'NaN' if np.isnan(array).any() else 'infinities'}"
+            for index, sample in enumerate(self.evaluator.samples)
+            for name, array in sample.items()
+            if array.dtype.kind == "f" and not np.isfinite(array).all()
+        ), "the inputs")  # fmt: skip
+        custom = [info.id for info in self.view.nodes.values() if info.domain not in ("", "ai.onnx")]
+        named = f"at the plugins and custom operators ({', '.join(custom[:3])}{', …' if len(custom) > 3 else ''})"
+        places = [broken, named if custom else "", "at what the parser made of the model"]
+        return ", ".join(place for place in places if place)
 
     # --- the two error columns -------------------------------------------------------------
 

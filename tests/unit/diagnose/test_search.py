@@ -96,7 +96,7 @@ def squared_and_back(square: list, between: list, more: dict | None = None) -> M
         [*square, *between, last], "g", [info("x", 1, [4])], [info("y", 1, None)],
         [numpy_helper.from_array(np.array(v), n) for n, v in weights],
     )  # fmt: skip
-    imports = [helper.make_opsetid("", 17), helper.make_opsetid("my", 1)]
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("my", 1), helper.make_opsetid("com.microsoft", 1)]
     return Model.load(helper.make_model(graph, opset_imports=imports, ir_version=8, **(more or {})))
 
 
@@ -166,7 +166,20 @@ def test_a_fault_that_fp32_has_too_is_no_fault_of_precision(tmp_path: Path) -> N
     other = [{"y": output["y"] + 1} for output in golden_outputs(made.model, made.feeds)]
     found = run_search(search_task(tmp_path, made.model, made.feeds, golden=other))
     assert not found.fp32_passes
-    assert "this is not a fault of precision" in found.notes[0]
+    assert "this is not a fault of precision; look at the inputs, at what the parser made" in found.notes[0]
+
+
+def test_a_fault_that_fp32_has_too_names_what_to_look_at(tmp_path: Path) -> None:
+    node = helper.make_node
+    square = [node("Gelu", ["x"], ["c"], name="plugin", domain="com.microsoft")]
+    feeds = [{"x": np.float32([1, 2, 3, 4])}, {"x": np.float32([1, np.inf, 3, 4])}]
+    model = squared_and_back(square, [])
+    other = [{"y": output["y"] + 1} for output in golden_outputs(model, feeds)]
+    found = run_search(search_task(tmp_path, model, feeds, golden=other))
+    assert (
+        "look at the inputs: 'x' of sample 1 holds infinities, at the plugins and custom operators (plugin)"
+        in found.notes[0]
+    )
 
 
 def test_a_looser_check_decides_instead_of_the_tolerance(tmp_path: Path) -> None:
