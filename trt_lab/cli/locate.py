@@ -21,11 +21,10 @@ from trt_lab.cli.output import FINDING, FINE, print_json, print_line, print_tabl
 from trt_lab.cli.sampling import SampleOptions, spread
 from trt_lab.diagnose.check import COMMAND_SECONDS, Check
 from trt_lab.diagnose.recipes import recipes
-from trt_lab.edit.precision import typed
 from trt_lab.options import parse_precision
 from trt_lab.results import TABLE_COLUMNS, Finding
 from trt_lab.session import Session
-from trt_lab.types import JsonValue, PrecisionPlan
+from trt_lab.types import JsonValue
 from trt_lab.views.report import report_data, write_report
 
 NAME = "locate"
@@ -74,10 +73,8 @@ def run(
 def write_finding(session: Session, finding: Finding, out: Path) -> dict[str, JsonValue]:
     """Writes the repaired model and recipes (where something must be kept) and the report; returns paths by JSON key."""
     out.mkdir(parents=True, exist_ok=True)
-    fixed: Path | None = None
-    if finding.keep_fp32:
-        plan = PrecisionPlan(parse_precision(finding.precision), finding.keep_fp32)
-        fixed = typed(session.model, plan).model.save(out / f"{session.model.name}.{finding.precision}.onnx")
+    named = out / f"{session.model.name}.{finding.precision}.onnx"
+    fixed = session.export_repaired(named) if finding.keep_fp32 else None
     source = str(session.model.path or f"{session.model.name}.onnx")
     told = recipes(source, parse_precision(finding.precision), finding.keep_fp32)
     listed = out / "recipes.txt" if told else None

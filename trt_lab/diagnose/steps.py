@@ -23,14 +23,14 @@ class Step:
 
     Attributes:
         what: In words: what was done.
-        state: `done` where a step gives no verdict.
+        state: `done` where a step gives no verdict; `none` where it did not end: stopped, or not built.
         keep_fp32: Nodes that were kept, for a trial or a build.
         error: Worst max abs of the outputs; None if not finite or not known.
         builds: Engines built for it; emulation on the CPU builds none.
     """
 
     what: str
-    state: Literal["running", "passes", "fails", "done"]
+    state: Literal["running", "passes", "fails", "done", "none"]
     keep_fp32: tuple[NodeId, ...] | None = None
     error: float | None = None
     builds: int = 0
@@ -70,7 +70,7 @@ class Search:
             if trial is not None and step.state == "done":
                 steps[place] = replace(step, state="passes" if trial.passes else "fails", error=trial.error)
         if self.state != "running":
-            steps = [step for step in steps if step.state != "running"]
+            steps = [replace(step, state="none") if step.state == "running" else step for step in steps]
         return tuple(steps)
 
     def _new_lines(self) -> list[dict[str, Any]]:
@@ -114,7 +114,7 @@ def _of_trial(trial: Trial) -> Step:
 
 
 def _begun(name: str) -> Step:
-    """A step by its name in the journal: `try [...]`, `build BACKEND [...]`, or another."""
+    """A step by its name in the journal: `try [...]`, `build BACKEND [...]`, `build BACKEND fp32 [...]`, or another."""
     head, bracket, rest = name.partition("[")
     words = head.split()
     try:
@@ -125,7 +125,10 @@ def _begun(name: str) -> Step:
         return Step(_WORDS.get(name, name), "running")
     if words[0] == "try":
         return Step("try", "running", kept)
-    backend = words[1] if len(words) > 1 else ""
-    if words[0] != "build" or backend == _REFERENCE:
-        return Step("run emulated" if words[0] == "build" else " ".join(words), "running", kept)
-    return Step(f"build {backend}", "running", kept, builds=1)
+    if words[0] != "build" or len(words) == 1:
+        return Step(" ".join(words), "running", kept)
+    if "fp32" in words[2:]:
+        kept = None  # all of them: no set that was tried
+    if words[1] == _REFERENCE:
+        return Step("run emulated" if kept is not None else "run in fp32", "running", kept)
+    return Step(" ".join(words), "running", kept, builds=1)

@@ -35,10 +35,11 @@ def test_steps_are_told_as_they_begin_and_end(tmp_path: Path) -> None:
     journal.step(f"try {json.dumps([A, B])}", watched)
     journal.step("errors", lambda: {"local": []})
     journal.step("build onnxruntime []", lambda: "/records/1")
-    journal.step(f"build tensorrt {json.dumps([A])}", lambda: "/records/2")
+    journal.step("build tensorrt fp32 []", lambda: "/records/2")
+    journal.step(f"build tensorrt {json.dumps([A])}", lambda: "/records/3")
     assert told(search) == [
         ("try", "fails", 0), ("errors of every tensor", "done", 0),
-        ("run emulated", "done", 0), ("build tensorrt", "done", 1),
+        ("run emulated", "done", 0), ("build tensorrt fp32", "done", 1), ("build tensorrt", "done", 1),
     ]  # fmt: skip
     first = search.steps()[0]
     assert (first.keep_fp32, first.error) == ((A, B), 2.5)
@@ -56,7 +57,7 @@ def test_a_line_that_is_half_written_is_left_for_the_next_time(tmp_path: Path) -
     )
     assert told(search) == [("try", "passes", 0), ("try [", "running", 0)]
     search.state = "stopped"
-    assert told(search) == [("try", "passes", 0)]
+    assert told(search) == [("try", "passes", 0), ("try [", "none", 0)]
 
 
 def test_a_session_tells_its_search_and_exports_the_repaired_model(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from trt_lab.diagnose.locate import Trial
 from trt_lab.diagnose.steps import Search, Step
 from trt_lab.notebook import Session
 from trt_lab.types import NodeId
-from trt_lab.widgets.panes.locate import LocateActions, LocatePane, count_steps, kept_text
+from trt_lab.widgets.panes.locate import LocateActions, LocatePane
+from trt_lab.widgets.panes.locate_words import count_steps, how_sure, kept_text, verdict_lines
 from trt_lab.widgets.workbench import TABS
 
 WAIT_S = 120
@@ -37,7 +39,7 @@ def found(lab: Session) -> LocatePane:
     ended = threading.Event()
     lab.observe(lambda change: ended.set() if change == "status" and lab.status.state in ("done", "failed") else None)
     pane.start.click()
-    while not (lab.finding is not None and shown(pane.evidence)):
+    while lab.finding is None or lab.status.text != lab.finding.headline:  # the last thing that is told
         assert ended.wait(WAIT_S), lab.status
         ended.clear()
     return pane
@@ -86,6 +88,25 @@ def test_a_search_shows_its_tab_its_steps_and_its_finding(lab: Session, tmp_path
     assert len(list(tmp_path.glob("l2norm_overflow.fp16-*.onnx"))) == 1
     assert "Finding" not in bench._repr_mimebundle_()["text/html"]
     assert "5 nodes repair it" in bench._repr_mimebundle_()["text/html"]
+
+
+def test_engines_that_were_built_stand_in_a_table(lab: Session) -> None:
+    lab.use(precision="fp16")
+    finding = lab.locate()
+    pane = lab.workbench.locate_pane
+    assert not shown(pane.table)
+    proved = replace(finding, emulated=False, proved=True, engine_builds=2, fp32=finding.after, notes=("<b>",))
+    pane.show_finding(proved, {}, kept=False)
+    assert shown(pane.table)
+    assert column(pane.table, "engine") == ["fp32", "fp16", "fp16, 5 in fp32"]
+    assert column(pane.table, "verdict") == ["same", "differs", "same"]
+    assert "proved on the engine without probes, 2 engines built" in how_sure(proved)
+    assert "not proved, 1 engine built" in how_sure(replace(proved, proved=False, engine_builds=1))
+    assert "note: &lt;b&gt;" in verdict_lines(proved)[-1]
+    same = replace(finding, verdict="same", region=None, after=None, source=None, sources=(), errors=())
+    pane.show_finding(same, {}, kept=False)
+    assert "nothing to find" in pane.verdict.value
+    assert (shown(pane.repair), shown(pane.evidence), shown(pane.result)) == (False, False, True)
 
 
 def test_what_was_found_is_applied_and_taken_back(lab: Session) -> None:

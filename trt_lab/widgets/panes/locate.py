@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +11,14 @@ from trt_lab.diagnose.locate import TensorError
 from trt_lab.diagnose.steps import Search, Step
 from trt_lab.errors import TrtLabError
 from trt_lab.results import Finding
-from trt_lab.types import NodeId, TensorStats
+from trt_lab.widgets.panes.locate_words import (
+    count_steps,
+    decibels,
+    intro,
+    kept_text,
+    role_of,
+    verdict_lines,
+)
 from trt_lab.widgets.snippets import SnippetsWidget
 from trt_lab.widgets.table import TableWidget
 from trt_lab.widgets.text import line
@@ -35,13 +41,20 @@ EVIDENCE_COLUMNS = (
         name="accumulated", label="accumulated", unit="dB", format="figure", width=128, help=f"all low: {_SNR_HELP}"
     ),
 )
+TABLE_COLUMNS = (
+    Column(name="engine", label="engine"),
+    Column(name="verdict", label="verdict", format="verdict", width=104),
+    Column(name="max_abs", label="max abs", format="figure", width=84),
+    Column(name="latency_ms", label="latency", unit="ms", format="figure", width=92, help="median of a whole run"),
+    Column(name="runs_per_s", label="runs", unit="/s", format="figure", width=84, help="one after the other"),
+    Column(name="low_layers", label="low layers", format="integer", width=92, help="layers that have the low type"),
+)
 _TOOLS = {
     "autocast": "ModelOpt AutoCast, for any TensorRT",
     "trtexec": "trtexec, up to TensorRT 10",
     "polygraphy": "Polygraphy, up to TensorRT 10",
 }
-_NAMES_SHOWN = 6
-_STATES = {"running": "… running", "passes": "✓ passes", "fails": "✗ fails", "done": "✓ done"}
+_STATES = {"running": "… running", "passes": "✓ passes", "fails": "✗ fails", "done": "✓ done", "none": "– no result"}
 _NARROW = {"width": "auto"}
 
 
@@ -81,6 +94,7 @@ class LocatePane(ui.VBox):
             columns=EVIDENCE_COLUMNS, empty="No node stands out.", rows_shown=8, label="Evidence"
         )
         self.detail = ui.HTML()
+        self.table = TableWidget(columns=TABLE_COLUMNS, empty="No engine.", rows_shown=3, label="Engines compared")
         self.keep = _button("Keep these in FP32", "check", self._tell(actions.keep))
         self.undo = _button("Undo", "undo", self._tell(actions.undo))
         self.export = _button("Export repaired ONNX", "download", self._tell(self._export))
@@ -90,7 +104,7 @@ class LocatePane(ui.VBox):
         self.steps = TableWidget(columns=STEP_COLUMNS, empty="No step yet.", rows_shown=8, label="Steps")
         elsewhere = ui.HTML(line("The same in other tools", strong=True))
         self.repair = ui.VBox([_row(self.keep, self.undo, self.export), self.told, elsewhere, self.recipes])
-        self.result = ui.VBox([self.verdict, self.evidence, self.detail, self.repair])
+        self.result = ui.VBox([self.verdict, self.table, self.evidence, self.detail, self.repair])
         bar = _row(self.start, self.go_on, self.stop, self.heading)
         super().__init__([bar, self.intro, self.result, self.steps_heading, self.steps])
         self.add_class("trt-lab-pane")
@@ -166,6 +180,7 @@ class LocatePane(ui.VBox):
             accumulated=[decibels(row.stats) for row in rows],
         )
         self._show_detail()
+        self._show_table(finding)
         _show(self.repair, bool(finding.keep_fp32))
         self.keep.disabled = kept
         self.keep.description = "Kept in FP32" if kept else "Keep these in FP32"
@@ -175,6 +190,16 @@ class LocatePane(ui.VBox):
         self._show_detail()
         if tensor in self._rows:
             self._actions.choose(str(self._rows[tensor].node))
+
+    def _show_table(self, finding: Finding) -> None:
+        """What the engines cost, where engines were built."""
+        frame = finding.table
+        _show(self.table, finding.engine_builds > 0)
+        known = frame.astype(object).where(frame.notna(), None)
+        self.table.set_rows(
+            keys=[str(name) for name in frame["engine"]],
+            **{column.name: list(known[column.name]) for column in TABLE_COLUMNS},
+        )
 
     def _show_detail(self) -> None:
         """What the numbers say of the chosen row."""
@@ -203,100 +228,6 @@ class LocatePane(ui.VBox):
                 self.told.value = line(str(error), kind="error")
 
         return act
-
-
-def intro(precision: str, backend: str) -> str:
-    """What to do, and what a search does."""
-    low = "the low precision" if precision == "fp32" else precision
-    proof = (
-        "The result is a prediction by emulation; choose a TensorRT backend to have it proved."
-        if backend == "onnxruntime"
-        else f"One or two engines without probes, built with {backend}, then prove it."
-    )
-    first = (
-        line("Nothing to search in fp32: choose fp16 or bf16 as precision above, then press Find the cause.")
-        if precision == "fp32"
-        else line(f"Press Find the cause: which nodes does {precision} spoil, and which must stay in FP32?")
-    )
-    what = (
-        f"The model is run on the CPU with its nodes in {low}. For each node it is measured how far its own rounding takes "
-        "it off (local error) and what has come together there (accumulated error). Then the smallest set of nodes is "
-        f"searched that must stay in FP32. {proof}"
-    )
-    return first + line(what, kind="quiet")
-
-
-def verdict_lines(finding: Finding) -> list[str]:
-    """What was found, before and after, how sure it is, and notes."""
-    same = finding.verdict == "same"
-    if same:
-        found = [line(finding.headline, kind="good", strong=True)]
-    else:
-        found = [line(short_verdict(finding), kind="bad", strong=True), line(finding.headline)]
-        found.append(line(f"before: {finding.before.headline}"))
-    if finding.after is not None:
-        found.append(
-            line(f"after: {finding.after.headline}", kind="good" if finding.after.verdict == "same" else "bad")
-        )
-    return [*found, line(how_sure(finding), kind="quiet"), *(line(f"note: {note}") for note in finding.notes)]
-
-
-def short_verdict(finding: Finding) -> str:
-    """That it differs, and where it begins."""
-    source = finding.source
-    if source is None:
-        return f"{finding.precision} differs"
-    kind = f"{source.evidence.kind} in " if source.evidence is not None else ""
-    return f"{finding.precision} differs: {kind}{source.node}"
-
-
-def how_sure(finding: Finding) -> str:
-    """Proved or predicted, at what cost."""
-    builds = "1 engine built" if finding.engine_builds == 1 else f"{finding.engine_builds} engines built"
-    if finding.proved:
-        sure = f"proved on the engine without probes, {builds}"
-    elif finding.engine_builds:
-        sure = f"not proved, {builds}"
-    else:
-        sure = "predicted by emulation on the CPU, no engine built"
-    cost = f" · keeping them costs {finding.cost_ms:+.3g} ms a run" if finding.cost_ms is not None else ""
-    return f"{sure} · {finding.seconds:.1f} s{cost}"
-
-
-def role_of(finding: Finding, node: NodeId | None, local_large: bool) -> str:
-    """Why a node is listed; "" when it need not be."""
-    roles = ["source"] if node in {source.node for source in finding.sources} else []
-    roles += ["keep"] if node in finding.keep_fp32 else []
-    return " · ".join(roles) or ("suspect" if local_large else "")
-
-
-def decibels(stats: TensorStats | None) -> float | None:
-    """Signal to noise as a number that sorts: infinite where equal, minus infinite where values were lost."""
-    if stats is None:
-        return None
-    if stats.exact:
-        return math.inf
-    broken = stats.nan_only_a or stats.nan_only_b or stats.inf_mismatch or stats.shape_a != stats.shape_b
-    return -math.inf if broken or stats.snr_db is None else stats.snr_db
-
-
-def count_steps(steps: Sequence[Step]) -> str:
-    """Sets tried on the CPU, engines built."""
-    tries = sum(step.what == "try" for step in steps)
-    builds = sum(step.builds for step in steps)
-    engines = "no engine built" if not builds else "1 engine built" if builds == 1 else f"{builds} engines built"
-    return f"{tries} {'set' if tries == 1 else 'sets'} tried on the CPU, {engines}"
-
-
-def kept_text(nodes: Sequence[NodeId] | None) -> str:
-    """The names of few nodes; of more, how many, and the ends of the set."""
-    if nodes is None:
-        return ""
-    if not nodes:
-        return "nothing"
-    if len(nodes) <= _NAMES_SHOWN:
-        return ", ".join(nodes)
-    return f"{len(nodes)} nodes: {nodes[0]} … {nodes[-1]}"
 
 
 def _button(text: str, icon: str, press: Callable[[], None]) -> ui.Button:
