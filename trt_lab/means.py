@@ -21,7 +21,7 @@ from trt_lab.diagnose.check import Check, CheckSource
 from trt_lab.diagnose.journal import Journal
 from trt_lab.edit.probe import Probed, add_probes
 from trt_lab.edit.schema import LowPrecision
-from trt_lab.errors import UsageError
+from trt_lab.errors import BackendError, UsageError
 from trt_lab.graph.view import GraphView
 from trt_lab.model import Model
 from trt_lab.record import Record
@@ -153,14 +153,35 @@ def build_step(means: Means, journal: Journal, options: BuildOptions, keep: tupl
     Raises:
         BackendError, CancelledError: As the build ended.
     """
-    kept = replace(options, plan=replace(options.plan, keep_fp32=keep))
+    name, kept = _step_name(options, keep), replace(options, plan=replace(options.plan, keep_fp32=keep))
+    path = Path(str(journal.step(name, lambda: str(means.clean(kept).path))))
+    return means.compared(Record.open(path) if path.exists() else means.clean(kept))
+
+
+def try_step(means: Means, journal: Journal, options: BuildOptions, keep: tuple[NodeId, ...]) -> Diff | None:
+    """`build_step`, where a build that fails is a result too: None, which a search that goes on does not build again."""
+    made: list[Diff] = []
 
     def do() -> JsonValue:
-        return str(means.clean(kept).path)
+        try:
+            made.append(build_step(means, Journal(None, {}), options, keep))
+        except BackendError:
+            return None
+        return str(made[0].engine.path)
 
+    path = journal.step(_step_name(options, keep), do)
+    if path is None or made:
+        return made[0] if made else None
+    return (
+        means.compared(Record.open(str(path)))
+        if Path(str(path)).exists()
+        else build_step(means, journal, options, keep)
+    )
+
+
+def _step_name(options: BuildOptions, keep: tuple[NodeId, ...]) -> str:
     default = "" if options.plan.default != "fp32" else " fp32"
-    path = journal.step(f"build {options.backend}{default} {json.dumps(keep)}", do)
-    return means.compared(Record.open(str(path)) if Path(str(path)).exists() else Record.open(str(do())))
+    return f"build {options.backend}{default} {json.dumps(keep)}"
 
 
 def _digest(feed: Mapping[str, np.ndarray]) -> str:

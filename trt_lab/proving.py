@@ -16,9 +16,8 @@ from trt_lab.diagnose.journal import Journal
 from trt_lab.diagnose.locate import Trial
 from trt_lab.edit.inline import inline_functions
 from trt_lab.edit.lowering import candidates
-from trt_lab.errors import BackendError
 from trt_lab.graph.view import GraphView
-from trt_lab.means import Means, Wish, build_step, low_precision
+from trt_lab.means import Means, Wish, build_step, low_precision, try_step
 from trt_lab.record import Record
 from trt_lab.results import Diff, Finding, types_line
 from trt_lab.types import NodeId, OnProgress, PrecisionPlan, Progress, Tolerance
@@ -196,13 +195,7 @@ class _Engines:
         """An engine for each set, side by side where that can be; None for one that does not build."""
         self._begin(sets)
 
-        def build(keep: tuple[NodeId, ...]) -> Diff | None:
-            try:
-                return build_step(self._means, self._journal, self._options, keep)
-            except BackendError:  # of this set alone: the engine in question was built before
-                return None
-
-        made = self._means.together(build, sets)
+        made = self._means.together(lambda keep: try_step(self._means, self._journal, self._options, keep), sets)
         return [None if diff is None else self._judged(keep, diff) for keep, diff in zip(sets, made, strict=True)]
 
     def _begin(self, sets: Sequence[tuple[NodeId, ...]]) -> None:

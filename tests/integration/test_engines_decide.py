@@ -80,13 +80,17 @@ def test_a_layer_that_takes_one_type_is_kept_whole(start: Start) -> None:
     assert sum(trial.builds for trial in finding.region.trials) == finding.engine_builds
 
 
-def test_an_engine_that_does_not_build_is_no_failure_of_accuracy(start: Start) -> None:
+def test_an_engine_that_does_not_build_is_no_failure_of_accuracy(start: Start, tmp_path: Path) -> None:
     want = {*REGION, "/norm/Div"}
     engine = FakeEngine(obeys=lambda kept: kept if want <= set(kept) else (), refuses=lambda kept: set(kept) == want)
-    finding = start(engine).locate()
+    finding = start(engine).locate(artifacts=tmp_path / "steps")
     assert finding.proved and want < set(finding.keep_fp32)
     assert any("did not build, which says nothing of accuracy" in note for note in finding.notes)
     assert finding.engine_builds == len(engine.built)
+    built = list(engine.built)
+    again = start(engine).locate(artifacts=tmp_path / "steps", resume=True)
+    assert engine.built == built, "what did not build is not built again either"
+    assert (again.keep_fp32, again.engine_builds) == (finding.keep_fp32, finding.engine_builds)
 
 
 def test_an_engine_that_is_bad_in_fp32_too_is_told(start: Start) -> None:
