@@ -144,8 +144,12 @@ def _from_json(content: Any, path: Path, label: str, index: NodeIndex | None) ->
         return _rows(content, path, label, index)
     read = layers_from(content, name=str(path), index=index)
     profiles = {str(layer.attributes.get("profile", 0)) for layer in read.layers}
-    facts: dict[str, JsonValue] = {"profiles": len(profiles)} if len(profiles) > 1 else {}
-    return Parts(label, "layers", read.dialect, read.layers, bindings=read.bindings, facts=facts, notes=read.notes)
+    several = len(profiles) > 1
+    facts: dict[str, JsonValue] = {"profiles": len(profiles)} if several else {}
+    notes = (f"{len(profiles)} optimisation profiles, each with layers of its own; a run uses one",) if several else ()
+    return Parts(
+        label, "layers", read.dialect, read.layers, bindings=read.bindings, facts=facts, notes=(*read.notes, *notes)
+    )
 
 
 def _rows(content: list[Any], path: Path, label: str, index: NodeIndex | None) -> Parts:

@@ -6,7 +6,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from pathlib import Path
+from statistics import median
 from typing import Literal
 
 from trt_lab.compare.align import LayerMap
@@ -24,7 +26,7 @@ Kind = Literal["record", "layers", "profile", "times", "explorer", "ort", "rtx_l
 ModelLike = Model | GraphView | str | os.PathLike[str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Engine:
     """One engine, as far as its files tell.
 
@@ -68,6 +70,25 @@ class Engine:
     def layer_sum_ms(self) -> float | None:
         """Sum of the layers' average times; None when nothing was timed. Not the latency."""
         return sum(time.average_ms for time in self.times) if self.times else None
+
+    @property
+    def summary(self) -> dict[str, str]:
+        """A few facts for people: what it is, how many layers, their sum, the median latency, GPU and version."""
+        told = {"kind": self.kind, "dialect": self.dialect, "layers": str(len(self.layers))}
+        if self.layer_sum_ms is not None:
+            told["layer sum"] = f"{self.layer_sum_ms:.4g} ms"
+        if self.latency_ms:
+            told["latency"] = f"{median(self.latency_ms):.4g} ms (median of {len(self.latency_ms)} runs)"
+        told.update((key, str(self.facts[key])) for key in ("gpu", "version", "precision") if self.facts.get(key))
+        return {key: value for key, value in told.items() if value is not None}
+
+    def __repr__(self) -> str:
+        return f"<Engine {self.label}: {', '.join(f'{key} {value}' for key, value in self.summary.items())}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><td>{escape(k)}</td><td>{escape(v)}</td></tr>" for k, v in self.summary.items())
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes[:10])
+        return f"<p><b>Engine {escape(self.label)}</b></p><table><tbody>{rows}</tbody></table>{notes}"
 
 
 def open_engine(

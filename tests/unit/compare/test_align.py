@@ -145,6 +145,31 @@ def test_a_node_between_nodes_of_one_layer_is_in_it_and_shape_arithmetic_is_not(
     assert apart.node_reasons[NodeId("n_b")].kind == "not_told" and apart.coverage == pytest.approx(4 / 5)
 
 
+def test_a_foreign_node_is_walked_from_its_outputs_to_its_inputs() -> None:
+    view = view_of(
+        [node("Relu", ["x"], "a"), node("Neg", ["a"], "b"), node("Abs", ["b"], "c"), node("Erf", ["c"], "y")], "y"
+    )
+    tensors = [[{"Name": "x"}], [{"Name": "c"}]]
+    text = {
+        "Layers": [
+            {"Name": "{ForeignNode[n_a...n_c]}", "LayerType": "Myelin", "Inputs": tensors[0], "Outputs": tensors[1]},
+            {
+                "Name": "(Unnamed Layer* 3) [Unary]",
+                "LayerType": "Unary",
+                "Inputs": tensors[1],
+                "Outputs": [{"Name": "y"}],
+            },
+        ]
+    }
+    layers = parse_engine_json(json.dumps(text), index=NodeIndex.of(view.nodes.values())).layers
+    found = LayerMap.of(layers, view)
+    assert [(x.layer, x.node, x.source, x.confidence) for x in found.links] == [
+        (0, "n_a", "tensors", "likely"), (0, "n_b", "tensors", "likely"), (0, "n_c", "tensors", "likely"),
+        (1, "n_y", "tensors", "likely"),
+    ]  # fmt: skip
+    assert found.together([NodeId("n_a"), NodeId("n_c")]) and found.coverage == 1.0
+
+
 def test_names_that_the_model_does_not_have_are_listed() -> None:
     view = view_of([node("Relu", ["x"], "y")], "y")
     found = LayerMap.of([layer(0, "n_y", "foreign")], view)

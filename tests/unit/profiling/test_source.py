@@ -343,6 +343,13 @@ def test_any_json_is_an_engine_or_an_error_of_ours(tmp_path_factory: pytest.Temp
     assert isinstance(lints(engine), tuple) and isinstance(groups(engine), tuple)
 
 
+def test_an_engine_shows_itself_in_a_few_words_and_escapes_names() -> None:
+    engine = Engine("<b>", None, "layers", "trt10", (), latency_ms=(2.0, 1.0, 9.0), notes=("<i>",))
+    assert repr(engine) == "<Engine <b>: kind layers, dialect trt10, layers 0, latency 2 ms (median of 3 runs)>"
+    assert "&lt;b&gt;" in engine._repr_html_() and "<i>" not in engine._repr_html_()
+    assert "layer sum" not in engine.summary and engine.layer_sum_ms is None
+
+
 def test_a_map_needs_a_graph(tmp_path: Path, shared: Path) -> None:
     file = shared / "trt_records" / "l2norm_overflow.fp16.layers.json"
     assert open_engine(file).map is None
