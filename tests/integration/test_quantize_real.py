@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.unit.edit.qdq_models import one_pair
 from trt_lab import Session
 from trt_lab.diagnose.quantization.evaluate import QdqEvaluator
 from trt_lab.diagnose.quantization.measure import ErrorSum
+from trt_lab.diagnose.quantization.scales import check_scales
 from trt_lab.edit.qdq import find_qdq
+from trt_lab.errors import BuildError
+from trt_lab.graph import GraphView
 from trt_lab.record import Record
 
 RECORD = Path(__file__).resolve().parents[1] / "data" / "gpu" / "qdq_conv-int8.trtlab"
@@ -76,3 +82,48 @@ def test_the_emulation_predicts_the_int8_engine() -> None:
     seen, told, gap = engine.error().snr_db, emulated.error().snr_db, exact.error().snr_db
     assert seen is not None and told is not None and gap is not None
     assert seen == pytest.approx(34.1265, abs=1e-3) and told == pytest.approx(seen, abs=1e-3) and gap > 120
+
+
+@pytest.mark.skipif(
+    not any(importlib.util.find_spec(name) for name in ("tensorrt_rtx", "tensorrt_rtx_bindings")),
+    reason="TensorRT for RTX is not installed (pip install trt-lab[rtx])",
+)
+class TestRtx:
+    """What a real parser and builder of TensorRT make of our Q/DQ, with no GPU."""
+
+    def build(self, lab: Session, **shapes: str) -> Record:
+        lab.use(backend="tensorrt_rtx", compute_capability="SM86", shapes=shapes or None)
+        return lab.build()
+
+    @pytest.mark.slow
+    def test_every_quantised_layer_of_magika_computes_in_int8(
+        self, real_model: Callable[[str], Path], tmp_path: Path
+    ) -> None:
+        lab = Session(real_model("magika"), records=tmp_path)
+        lab.feed(2)
+        made = lab.quantize(tmp_path / "magika.int8.onnx", method="minmax")
+        record = self.build(Session(made.model, records=tmp_path), bytes="1x2048")
+        heavy = [layer for layer in record.layers if layer.type in ("gemm", "correlation")]
+        assert len(heavy) == made.layers == 3
+        assert all("int8" in {tensor.dtype for tensor in layer.inputs} for layer in heavy)
+
+    def test_a_clean_quantised_model_is_taken(self, tmp_path: Path) -> None:
+        assert self.build(Session("zoo:int8_clean", records=tmp_path)).layers
+
+    @pytest.mark.parametrize(
+        ("scale", "zero_point", "rule"),
+        [
+            (0.0, np.int8(0), "scale-zero"),
+            ([0.5, 0.25, -0.125], np.zeros(3, np.int8), "scale-negative"),
+            (float("nan"), np.int8(0), "scale-not-finite"),
+            (0.5, np.int8(3), "zero-point"),
+        ],
+    )
+    def test_c46_what_is_called_an_error_is_refused(
+        self, scale: object, zero_point: object, rule: str, tmp_path: Path
+    ) -> None:
+        model = one_pair(scale, zero_point, (1, 3))
+        (finding,) = check_scales(GraphView.of(model))
+        assert (finding.rule, finding.severity) == (rule, "error")
+        with pytest.raises(BuildError, match=rf"refuses node 0 '{finding.node}'"):
+            self.build(Session(model, records=tmp_path))

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from trt_lab.backends.onnxruntime.quantize import Quantized, QuantizeTask, refuse_quantised
+from trt_lab.backends.onnxruntime.quantize import Quantized, QuantizeTask, open_for_quantiser, refuse_quantised
 from trt_lab.edit.qdq import find_qdq
 from trt_lab.errors import BackendUnavailableError, BuildError, UsageError
 from trt_lab.graph import GraphView
@@ -51,7 +51,7 @@ def quantize_with_modelopt(task: QuantizeTask, on_progress: OnProgress) -> Quant
         )
     _refuse(task)
     on_progress(Progress("quantise", 0.0, "reading the model"))
-    model = Model.load(task.model_path).for_runtime()
+    model = open_for_quantiser(task.model_path)
     refuse_quantised(model)
     samples = open_samples(task.samples_dir)
     out = Path(task.out)

@@ -102,7 +102,7 @@ def quantize(task: QuantizeTask, on_progress: OnProgress) -> Quantized:
     """
     started = time.perf_counter()
     on_progress(Progress("quantise", 0.0, "reading the model"))
-    model = Model.load(task.model_path).for_runtime()
+    model = open_for_quantiser(task.model_path)
     _check(model, task)
     samples = [dict(sample) for sample in open_samples(task.samples_dir)]
     notes: list[str] = []
@@ -134,6 +134,13 @@ def quantize(task: QuantizeTask, on_progress: OnProgress) -> Quantized:
         cache=str(written) if written is not None else None,
         notes=tuple(notes),
     )
+
+
+def open_for_quantiser(path: str) -> Model:
+    """A model whose nodes have names of their own, called as its file is."""
+    loaded = Model.load(path)
+    runtime = loaded.for_runtime()
+    return loaded if runtime is loaded else Model.load(runtime.ir, name=loaded.name)
 
 
 def refuse_quantised(model: Model) -> None:

@@ -54,6 +54,11 @@ class ScaleFinding:
     channels: tuple[int, ...] = ()
     values: tuple[str, ...] = ()
 
+    @property
+    def is_bad_scale(self) -> bool:
+        """A scale that cannot be, so that figures of the pair say nothing more."""
+        return self.rule.startswith("scale-") and self.severity == "error"
+
     def as_json(self) -> dict[str, JsonValue]:
         """The keys of a preflight finding, and the channels."""
         return {
@@ -155,20 +160,20 @@ def _unfit_for_tensorrt(pair: QdqPair) -> list[ScaleFinding]:
     found = []
     zero = as_float(pair.zero_point) if pair.zero_point is not None else np.zeros(0)
     channels = tuple(int(i) for i in np.flatnonzero(zero != 0))
-    if pair.dtype not in (*_TENSORRT_TYPES, "int32"):
-        text = f"node '{pair.node}': '{pair.tensor}' is quantised to {pair.dtype}"
-        fix = f"TensorRT takes {', '.join(_TENSORRT_TYPES)}: quantise with symmetric INT8"
-        found.append(ScaleFinding("quantised-type", "warning", pair.node, pair.tensor, text, fix))
-    elif pair.dtype == "int32":
-        text = f"node '{pair.node}': the bias '{pair.tensor}' is stored in 32-bit integers"
-        fix = "TensorRT dequantises no int32: quantise without biases"
-        found.append(ScaleFinding("quantised-type", "warning", pair.node, pair.tensor, text, fix))
+    if pair.dtype not in _TENSORRT_TYPES:
+        what = "the bias" if pair.kind == "bias" else "the tensor"
+        text = f"node '{pair.node}': {what} '{pair.tensor}' is quantised to {pair.dtype}"
+        fix = f"TensorRT dequantises {', '.join(_TENSORRT_TYPES)} only: quantise with symmetric INT8, without biases"
+        severity: Severity = "error"
+        if pair.dtype == "uint8":
+            severity, fix = "warning", "TensorRT is symmetric: only its newer parsers take uint8; quantise with INT8"
+        found.append(ScaleFinding("quantised-type", severity, pair.node, pair.tensor, text, fix))
     if channels:
         values = tuple(f"{zero[i]:g}" for i in channels)
         text = f"node '{pair.node}': the zero point of '{pair.tensor}' is not 0"
         text += _where(pair.axis if zero.size > 1 else None, channels, values)
         fix = "TensorRT is symmetric and takes zero points of 0 only: quantise with symmetric INT8"
-        found.append(ScaleFinding("zero-point", "warning", pair.node, pair.tensor, text, fix))
+        found.append(ScaleFinding("zero-point", "error", pair.node, pair.tensor, text, fix))
     return found
 
 
@@ -205,7 +210,7 @@ def search_notes(view: GraphView) -> list[str]:
     pairs = len(find_qdq(view).pairs)
     if not pairs:
         return []
-    bad = [finding.message for finding in check_scales(view) if finding.severity == "error"]
+    bad = [finding.message for finding in check_scales(view) if finding.is_bad_scale]
     what = (
         f"the model is quantised ({pairs} Q/DQ pairs), and so is its reference: what the Q/DQ cost is not seen here; "
         "trt-lab quantize measures it"
@@ -224,7 +229,7 @@ def explain_node(view: GraphView, node: NodeId) -> tuple[str, bool] | None:
     crosses the middle between two steps into a whole step.
     """
     near = [p for p in find_qdq(view).pairs if p.source is not None and _touches(view, node, p)]
-    bad = {finding.node: finding.message for finding in check_scales(view) if finding.severity == "error"}
+    bad = {finding.node: finding.message for finding in check_scales(view) if finding.is_bad_scale}
     for pair in near:
         if pair.node in bad:
             return bad[pair.node], True

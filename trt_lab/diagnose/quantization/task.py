@@ -167,7 +167,7 @@ class _Examination:
         keep, passes = self._search(layers) if self._task.check is not None else (None, None)
         self._say_what_is_unknown(figures)
         stored = check_scales(self._run.view)
-        bad = {finding.node for finding in stored if finding.severity == "error"}  # whose figures say nothing more
+        bad = {finding.node for finding in stored if finding.is_bad_scale}
         return Examined(
             pairs=pair_by_badness(figures),
             layers=layers,
