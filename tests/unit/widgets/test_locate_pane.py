@@ -79,9 +79,10 @@ def test_a_search_shows_its_tab_its_steps_and_its_finding(lab: Session, tmp_path
     assert column(pane.evidence, "kind")[0] == "overflow"
     assert column(pane.evidence, "local")[0] == "−Inf"
     assert bench.graph.colour_by == "local"
-    pane.evidence.selected = pane.evidence._rows.keys[0]
-    assert bench.graph.selected == "/Mul"
+    assert bench.graph.selected == "/Mul"  # the source
     assert "/Mul: overflow: largest magnitude" in pane.detail.value
+    pane.evidence.selected = pane.evidence._rows.keys[3]
+    assert bench.graph.selected == "/Sqrt"
     assert pane.recipes.snippets[0]["label"] == "ModelOpt AutoCast, for any TensorRT"
     pane.export.click()
     assert "wrote" in pane.told.value

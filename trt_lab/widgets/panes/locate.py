@@ -84,6 +84,7 @@ class LocatePane(ui.VBox):
         self._actions = actions
         self._rows: dict[str, TensorError] = {}
         self._steps: tuple[Step, ...] = ()
+        self._finding: Finding | None = None
         self.start = _button("Find the cause", "search", lambda: actions.start(False))
         self.go_on = _button("Go on", "play", lambda: actions.start(True))
         self.stop = _button("Stop", "stop", actions.stop)
@@ -157,13 +158,14 @@ class LocatePane(ui.VBox):
         )
 
     def show_finding(self, finding: Finding | None, recipes: Mapping[str, str], *, kept: bool) -> None:
-        """Shows the result; None hides it.
+        """Shows the result, its source chosen; None hides it.
 
         Args:
             recipes: Command lines, by tool.
             kept: The nodes found are kept already.
         """
         _show(self.result, finding is not None)
+        known, self._finding = self._finding is finding, finding
         if finding is None:
             self.told.value = ""
             return
@@ -181,6 +183,8 @@ class LocatePane(ui.VBox):
         )
         self._show_detail()
         self._show_table(finding)
+        if not known and finding.source is not None:
+            self.evidence.selected = finding.source.tensor
         _show(self.repair, bool(finding.keep_fp32))
         self.keep.disabled = kept
         self.keep.description = "Kept in FP32" if kept else "Keep these in FP32"

@@ -64,7 +64,7 @@ export function hueOf(slot: number, theme: Theme): Rgb {
 export function scaleColour(by: Scale, level: number, theme: Theme): Rgb {
   const panel = parseColour(theme.panel) ?? [255, 255, 255];
   const end = theme.dark ? SCALES[by].dark : SCALES[by].light;
-  return mix(end, panel, 0.12 + 0.88 * Math.max(0, Math.min(1, level)));
+  return mix(end, panel, 0.05 + 0.95 * Math.max(0, Math.min(1, level)));
 }
 
 /** Black or white, whichever reads better on `ground`. */
@@ -99,7 +99,7 @@ export class Palette {
   #scaled(by: Scale, level: number): BoxColours {
     const fill = scaleColour(by, level, this.theme);
     const ink = inkOn(fill);
-    return { fill: css(fill), band: css(scaleColour(by, Math.max(level, 0.4), this.theme)), text: ink, faint: ink };
+    return { fill: css(fill), band: css(scaleColour(by, Math.max(level, 0.3), this.theme)), text: ink, faint: ink };
   }
 
   #plain(slot: number): BoxColours {
