@@ -12,6 +12,7 @@ from bokeh.models import ColumnDataSource, FixedTicker, HoverTool, LayoutDOM, Ra
 from bokeh.plotting import figure
 
 from trt_lab.profiling.latency import LatencyAccount
+from trt_lab.profiling.node_time import sum_runs
 from trt_lab.views.joining import PIXELS, Groups, join_narrow
 from trt_lab.views.lanes import LaneBy, RunsAs, Timed, lay_out, layer_sum_ms
 from trt_lab.views.numbers import plural
@@ -39,6 +40,9 @@ _AROUND = 0.5
 
 _FINER = 3.0
 """New bars are sent when the range shown is this much narrower than the one they were made for."""
+
+_LANE_NAME = 28
+"""Most characters of the name of a lane."""
 
 _CHARACTER = 6.2
 """Mean width of a character of the labels, in pixels."""
@@ -126,11 +130,9 @@ def _stack(*parts) -> LayoutDOM:
 
 def _numbers(record: Timed, account: LatencyAccount | None, *, titled: bool) -> list[list]:
     """Layer sum and latency, each called by its own name, and what makes the difference."""
-    total, how = layer_sum_ms(record), "averages"
-    if account is not None and account.layers_ms is not None:
-        total, how = account.layers_ms, "median"
-    runs = min((len(time.runs_ms) for time in record.times), default=0)
-    said = f"{how} of {plural(runs, 'profiled run')}" if runs else "while profiled"
+    runs = sum_runs(record.times)
+    total = float(np.median(runs)) if runs else layer_sum_ms(record)
+    said = f"median of {plural(len(runs), 'profiled run')}" if runs else "while profiled"
     line: list = [strong(f"{record.name}: ")] if titled else []
     line += ["layer sum ", strong(f"{total:.4g} ms"), f" ({plural(len(record.times), 'layer')}, {said})"]
     latency = list(record.latency_ms)
@@ -203,7 +205,7 @@ class _View:
         )
         plot.add_tools(_hover(bars), TapTool(renderers=[bars]))
         plot.yaxis.ticker = FixedTicker(ticks=list(range(lanes)))
-        plot.yaxis.major_label_overrides = {i: elide(name, 28) for i, name in enumerate(self.bars.lanes)}
+        plot.yaxis.major_label_overrides = {i: _short(name) for i, name in enumerate(self.bars.lanes)}
         plot.yaxis.major_tick_line_color = None
         plot.ygrid.visible = False
         for edge in ("start", "end"):
@@ -368,6 +370,12 @@ class _View:
         known = np.isfinite(spread[:, 0])
         seen, low, high = wide[known], spread[known, 0], spread[known, 1]
         return {"x0": bars.start[seen] + low, "x1": bars.start[seen] + high, "y": bars.lane[seen] + 0.41}
+
+
+def _short(lane: str) -> str:
+    """What a lane is called on the axis: of a long name some of each part is left."""
+    parts = lane.split(" · ")
+    return lane if len(lane) <= _LANE_NAME else " · ".join(elide(part, _LANE_NAME // len(parts)) for part in parts)
 
 
 def _hover(renderer) -> HoverTool:

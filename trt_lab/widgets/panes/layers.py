@@ -16,10 +16,10 @@ from trt_lab.wire import Column
 COLUMNS = (
     Column(name="index", label="#", format="integer", width=44, help="place in the engine's own order"),
     Column(name="name", label="layer", format="name", width=220),
-    Column(name="type", label="type", width=126),
-    Column(name="precision", label="computes in", width=112),
     Column(name="average_ms", label="mean", unit="ms", format="figure", width=84, help="of the profiled runs"),
     Column(name="share", label="share", format="share", width=72, help="of the sum of layers"),
+    Column(name="type", label="type", width=126),
+    Column(name="precision", label="computes in", width=112),
     Column(name="weights_kib", label="weights", unit="KiB", format="figure", width=104, help="weights and constants"),
     Column(
         name="moved_kib",
