@@ -14,6 +14,7 @@ import pandas as pd
 from trt_lab.compare.selfcheck import one_hot_softmax, random_tensors
 from trt_lab.compare.sides import Comparison, compare_sides, open_side
 from trt_lab.compare.words import format_figure, summarize
+from trt_lab.diagnose.engines import needed
 from trt_lab.diagnose.locate import Region, Source, TensorError
 from trt_lab.engine_nodes import is_reformat
 from trt_lab.errors import CompareError, UsageError
@@ -291,6 +292,7 @@ class Finding:
             "verdict": self.verdict,
             "keep_fp32": list(self.keep_fp32),
             "minimal": self.region.minimal if self.region is not None else None,
+            "needed": {str(node): need for node, need in needed(trials, self.keep_fp32).items()},
             "source": self.source.node if self.source is not None else None,
             "why": self.source.why if self.source is not None else None,
             "kind": self.source.evidence.kind if self.source is not None and self.source.evidence is not None else None,

@@ -78,6 +78,9 @@ def test_a_layer_that_takes_one_type_is_kept_whole(start: Start) -> None:
     assert len(set(engine.built)) == len(engine.built)
     assert finding.region is not None and finding.region.minimal
     assert sum(trial.builds for trial in finding.region.trials) == finding.engine_builds
+    assert finding.as_json()["needed"] == dict.fromkeys(finding.keep_fp32, True), (
+        "each was left out once, and it failed"
+    )
 
 
 def test_an_engine_that_does_not_build_is_no_failure_of_accuracy(start: Start, tmp_path: Path) -> None:
@@ -297,6 +300,14 @@ def test_switches_are_turned_one_by_one_and_the_one_that_helps_is_named(start: S
     assert found.headline.startswith("the error goes with: tf32 (off)")
     assert [o.tf32 for o in engine.options] == [True, False, True, True, True], "one at a time"
     assert lab.code.splitlines()[-1] == "lab.switches()"
+
+
+def test_tf32_is_found_on_the_cpu_too_where_it_is_emulated(tmp_path: Path) -> None:
+    lab = Session("zoo:clean_layers", records=tmp_path)
+    lab.use(tf32=True, atol=1e-6, rtol=1e-6)
+    found = lab.switches()
+    assert [row.switch.name for row in found.helping] == ["tf32"], found
+    assert found.base.error is not None and found.base.error > 1e-6
 
 
 def test_a_fusion_is_cut_by_an_output_and_by_a_cast_and_told_as_such(tmp_path: Path) -> None:
