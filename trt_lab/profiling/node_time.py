@@ -251,7 +251,5 @@ def _runs(parts: Sequence[tuple[LayerTime, float]]) -> tuple[float, ...]:
     counts = {len(time.runs_ms) for time, _ in parts}
     if len(counts) != 1 or counts == {0}:
         return ()
-    summed = np.zeros(counts.pop())
-    for time, part in parts:
-        summed += part * np.asarray(time.runs_ms)
-    return tuple(float(ms) for ms in summed)
+    weights = np.array([part for _, part in parts])
+    return tuple((weights @ np.array([time.runs_ms for time, _ in parts])).tolist())
