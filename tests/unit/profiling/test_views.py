@@ -18,7 +18,7 @@ from trt_lab.frames import engine_frame, reformats_frame, shapes_frame, shares_f
 from trt_lab.frames.engine import ENGINE_COLUMNS, REFORMAT_COLUMNS, SHAPE_COLUMNS, SHARE_COLUMNS, SPLIT_COLUMNS
 from trt_lab.profiling.fusion import fusion
 from trt_lab.profiling.shapes import graph_shapes, ranges_of
-from trt_lab.profiling.shares import BITS, memory, reformats, shares, tensor_bytes
+from trt_lab.profiling.shares import BITS, is_pure_reformat, memory, reformats, shares, tensor_bytes
 from trt_lab.profiling.source import Engine, open_engine
 from trt_lab.types import LayerInfo, LayerTensor, LayerTime, NodeId, ShapeRange, TensorId
 
@@ -122,6 +122,18 @@ def test_what_fused_and_why_neighbours_did_not(l2norm: Engine) -> None:
     assert reasons[NodeId("/a/a.1/Relu"), NodeId("/a/a.2/Conv")] == ("pattern", 1, 2, None)
     assert not any((a, b) in reasons for g in found.groups for a in g.nodes for b in g.nodes)
     assert list(splits_frame(found.splits).columns) == list(SPLIT_COLUMNS)
+
+
+def test_the_last_layer_of_a_node_is_the_one_that_hands_on(shared: Path) -> None:
+    folder = shared / "trt_records"
+    found = fusion(open_engine(folder / "encoder4.fp16.layers.json", model=folder / "encoder4.onnx"))
+    handed = {(s.node, s.reader): s.layer for s in found.splits}
+    assert handed[NodeId("/b.0/norm2/LayerNormalization"), NodeId("/b.1/Add")] == 12
+
+
+@pytest.mark.parametrize(("origin", "pure"), [("REFORMAT", True), ("QDQ", False), ("CAST", False), ("CONCAT", False)])
+def test_a_reformat_layer_that_does_a_nodes_work_is_no_reformat(origin: str, pure: bool) -> None:
+    assert is_pure_reformat(LayerInfo(0, "k", "Reformat", attributes={"Origin": origin})) is pure
 
 
 def test_a_probe_is_named_as_the_reason() -> None:
