@@ -18,8 +18,8 @@ Run = Sequence[tuple[str, float]]
 
 _INCONSISTENT = 0.01
 """Relative difference between timeMs and count · averageMs from which a row is named; trtexec rounds to 6 digits."""
-_LARGEST = 1e300
-"""Figures beyond are no times: JSON may hold integers of any length."""
+_LARGEST = 1e12
+"""Figures beyond are no times (in ms, 31 years): JSON may hold integers of any length, and sums must stay finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,20 +176,26 @@ class _Places:
 
 def _row(item: Mapping[str, Any], count: int | None) -> tuple[ProfileRow | None, str]:
     name = str(item["name"])
-    average, total = number(item.get("averageMs")), number(item.get("timeMs"))
+    average, total = duration(item.get("averageMs")), duration(item.get("timeMs"))
     note = ""
     if average is None and total is not None and count:
         average = total / count
     elif average is not None and total is not None and count and abs(total - count * average) > _INCONSISTENT * total:
         note = f"'{name}': timeMs {total:.6g} is not {count} · averageMs {average:.6g}; averageMs is used"
     if average is None:
-        return None, f"'{name}' has no averageMs in the profile; it stays without a time"
-    row = ProfileRow(name, average, number(item.get("medianMs")), total, number(item.get("percentage")))
+        return None, f"'{name}' has no averageMs of 0 or more in the profile; it stays without a time"
+    row = ProfileRow(name, average, duration(item.get("medianMs")), total, number(item.get("percentage")))
     return row, note
 
 
+def duration(value: Any) -> float | None:
+    """A time of a file, in the file's unit; None where it is none: text, missing, negative."""
+    found = number(value)
+    return found if found is not None and found >= 0.0 else None
+
+
 def number(value: Any) -> float | None:
-    """A figure of a file; None where it is none, or none that can be a time."""
+    """A figure of a file; None where it is none, or too large to be one."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not -_LARGEST < value < _LARGEST:
         return None
     return float(value)

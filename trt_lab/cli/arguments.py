@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+LARGEST = 1e30
+"""Of a number on the command line: what is larger, infinity among it, would come back in JSON that has no place for it."""
+
 ModelArgument = Annotated[str, typer.Argument(help="ONNX file, or zoo:NAME for a built-in model.", metavar="MODEL")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, logs on stderr.")]
 InputsOption = Annotated[
@@ -31,8 +34,8 @@ ImageLayoutOption = Annotated[str | None, typer.Option("--image-layout", help="N
 
 SamplesOption = Annotated[int, typer.Option("--samples", min=1, help="Number of random samples, without --inputs.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random samples.")]
-AtolOption = Annotated[float | None, typer.Option("--atol", min=0, help="Absolute tolerance.")]
-RtolOption = Annotated[float | None, typer.Option("--rtol", min=0, help="Relative tolerance.")]
+AtolOption = Annotated[float | None, typer.Option("--atol", min=0, max=LARGEST, help="Absolute tolerance.")]
+RtolOption = Annotated[float | None, typer.Option("--rtol", min=0, max=LARGEST, help="Relative tolerance.")]
 ShapesOption = Annotated[
     list[str] | None,
     typer.Option("--shapes", help="NAME:1x3x64x64, or NAME:MIN:OPT:MAX; may be repeated."),
@@ -47,5 +50,5 @@ CheckOption = Annotated[
         "the outputs are good. It is run without a shell; {outputs} and {golden} stand for folders of .npz files.",
     ),
 ]
-CheckSecondsOption = Annotated[float, typer.Option("--check-seconds", min=0.1, help="Limit of one run of the command.")]
+CheckSecondsOption = Annotated[float, typer.Option("--check-seconds", min=0.1, max=1e6, help="Limit of one run of the command.")]
 DeviceOption = Annotated[int, typer.Option("--device", min=0, help="Number of the GPU.")]

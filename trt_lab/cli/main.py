@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 import traceback
 from typing import Annotated, Any
@@ -83,6 +84,7 @@ def _root(
 
 def run(arguments: list[str] | None = None) -> None:
     """Entry point. Exits 0, 1 (a finding) or 2 (wrong use or an error, told in one line)."""
+    _accept_all_text()
     try:
         code = app(args=arguments, standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):
@@ -97,6 +99,9 @@ def run(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(ERROR)
+    except MemoryError as error:
+        print_error(f"not enough memory ({error or 'no more is given'}); give a smaller model, shape or number of samples")
+        sys.exit(ERROR)
     except OSError as error:
         print_error(f"{error.filename or 'file system'}: {error.strerror or error}")
         sys.exit(ERROR)
@@ -104,6 +109,12 @@ def run(arguments: list[str] | None = None) -> None:
         print_error(f"this failed inside trt-lab ({type(error).__name__}: {error}); {_keep_trace()} helps to report it")
         sys.exit(ERROR)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _accept_all_text() -> None:
+    """Names may hold what the terminal's encoding has no place for: shown as `?`, not a reason to fail."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def _keep_trace() -> str:

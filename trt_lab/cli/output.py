@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from trt_lab.profiling.text import whole_text
 from trt_lab.types import JsonValue, OnProgress
 from trt_lab.types import Progress as Step
 
@@ -21,14 +22,23 @@ FINE, FINDING, ERROR = 0, 1, 2
 Cell = str | int | float | None
 
 
+_LONGEST_ERROR = 2000
+"""Characters of an error: a name of any length must not fill the screen."""
+
+
 def print_json(data: Mapping[str, JsonValue]) -> None:
     """One strict JSON object on stdout; NaN and infinity are refused, not written."""
-    sys.stdout.write(json.dumps(data, allow_nan=False, ensure_ascii=False, indent=2) + "\n")
+    text = whole_text(json.dumps(data, allow_nan=False, ensure_ascii=False, indent=2))
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:  # a terminal of another encoding: the same JSON, escaped
+        text = json.dumps(json.loads(text), indent=2)
+    sys.stdout.write(text + "\n")
 
 
 def print_line(text: str = "") -> None:
-    """One plain line on stdout; names in it are untrusted, so no markup is read."""
-    Console(highlight=False, soft_wrap=True).print(Text(text))
+    """Plain text on stdout; names in it are untrusted, so no markup is read and no terminal code passes."""
+    Console(highlight=False, soft_wrap=True).print(Text(plain(text)))
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, numbers: Sequence[str] = ()) -> None:
@@ -38,14 +48,22 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, numbe
         table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(
-            *(Text("–" if cell is None else f"{cell:.4g}" if isinstance(cell, float) else str(cell)) for cell in row)
+            *(
+                Text("–" if cell is None else f"{cell:.4g}" if isinstance(cell, float) else plain(str(cell)))
+                for cell in row
+            )
         )
     Console(highlight=False).print(table)
 
 
+def plain(text: str) -> str:
+    """Text without what moves or colours a terminal (control characters, changes of direction); line ends stay."""
+    return "".join(char if char.isprintable() or char == "\n" else "·" for char in text)
+
+
 def shorten(text: str, width: int) -> str:
     """A name on one line of at most `width` characters; what is left out stands in the middle, as the end tells most."""
-    line = "".join(char if char.isprintable() else "·" for char in text)
+    line = plain(text).replace("\n", "·")
     if len(line) <= width:
         return line
     tail = (width - 1) * 2 // 3
@@ -54,12 +72,12 @@ def shorten(text: str, width: int) -> str:
 
 def print_error(message: str) -> None:
     """One readable line on stderr."""
-    sys.stderr.write(f"trt-lab: {' '.join(message.split())}\n")
+    sys.stderr.write(f"trt-lab: {shorten(' '.join(message.split()), _LONGEST_ERROR)}\n")
 
 
 def print_note(message: str) -> None:
     """One line on stderr beside the results."""
-    sys.stderr.write(f"{' '.join(message.split())}\n")
+    sys.stderr.write(f"{shorten(' '.join(message.split()), _LONGEST_ERROR)}\n")
 
 
 @contextmanager

@@ -87,6 +87,6 @@ def _part(option: str, text: str) -> tuple[str, float]:
         value = float(number)
     except ValueError:
         value = math.nan
-    if not value >= 0.0:
+    if not 0.0 <= value < math.inf:
         raise UsageError(f"{option} {text!r}: give a number of 0 or more, NAME:NUMBER for a tensor, or float16:NUMBER")
     return name, value

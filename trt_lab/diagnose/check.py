@@ -71,7 +71,7 @@ class Check:
         if isinstance(what, str):
             found = _METRIC.fullmatch(what)
             if found is not None:
-                return cls(metric=(found[1], found[2], float(found[3])))
+                return cls(metric=(found[1], found[2], _threshold(what, found[3])))
             try:
                 what = shlex.split(what)
             except ValueError as error:
@@ -144,6 +144,13 @@ class Check:
         if done.returncode < 0:
             raise UsageError(f"the check command '{name}' was killed by signal {-done.returncode}; mend it")
         return done.returncode
+
+
+def _threshold(what: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise UsageError(f"--check {what!r}: {text!r} is no number; write it as in cosine>=0.999") from error
 
 
 def _takes_one(function: Judge) -> bool:

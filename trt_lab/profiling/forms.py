@@ -16,7 +16,7 @@ from typing import Any, Literal
 from trt_lab.backends.tensorrt.dump import parse_dump
 from trt_lab.engine_json import EngineTensor, layers_from, load_json
 from trt_lab.engine_nodes import NodeIndex, map_layers, split_profile
-from trt_lab.engine_profile import number, parse_profile, place_rows
+from trt_lab.engine_profile import duration, parse_profile, place_rows
 from trt_lab.errors import RecordError
 from trt_lab.graph.view import GraphView
 from trt_lab.profiling.ort_trace import is_ort_profile, read_ort_profile
@@ -207,10 +207,10 @@ def _rtx_log(text: str, path: Path, label: str, index: NodeIndex | None) -> Part
 def _run_times(content: Any, name: str) -> tuple[tuple[float, ...], dict[str, JsonValue]]:
     """`latencyMs` of each run, and the mean GPU time. Raises RecordError naming the key that is missing."""
     rows = [row for row in content if isinstance(row, Mapping)] if isinstance(content, list) else []
-    latency = tuple(ms for row in rows if (ms := number(row.get("latencyMs"))) is not None)
+    latency = tuple(ms for row in rows if (ms := duration(row.get("latencyMs"))) is not None)
     if not latency:
         raise RecordError(f"{name}: the key 'latencyMs' is missing; this is no file of trtexec --exportTimes.")
-    compute = [ms for row in rows if (ms := number(row.get("computeMs"))) is not None]
+    compute = [ms for row in rows if (ms := duration(row.get("computeMs"))) is not None]
     return latency, {"compute_ms": fmean(compute)} if compute else {}
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_lab.engine_json import layers_from, load_json
-from trt_lab.engine_profile import number
+from trt_lab.engine_profile import duration, number
 from trt_lab.errors import RecordError
 from trt_lab.record.schema import dump_json
 from trt_lab.types import LayerInfo, LayerTensor, LayerTime, LogLine
@@ -79,18 +79,19 @@ def read_profile(path: Path, data: bytes) -> tuple[LayerTime, ...]:
     for item in content:
         if not isinstance(item, Mapping) or "name" not in item:
             continue
-        average = number(item.get("averageMs"))
+        average = duration(item.get("averageMs"))
         if average is None:
             continue  # a layer without a time has none, not 0
-        own = item.get(_OWN) or {}
+        own = item.get(_OWN) if isinstance(item.get(_OWN), Mapping) else {}
+        index, runs = own.get("index"), own.get("runsMs")
         times.append(
             LayerTime(
-                index=own.get("index", len(times)),
+                index=index if type(index) is int and index >= 0 else len(times),
                 name=str(item["name"]),
                 average_ms=average,
-                median_ms=item.get("medianMs"),
-                runs_ms=tuple(own.get("runsMs") or ()),
-                start_ms=own.get("startMs"),
+                median_ms=duration(item.get("medianMs")),
+                runs_ms=tuple(ms for run in runs if (ms := duration(run)) is not None) if isinstance(runs, list) else (),
+                start_ms=number(own.get("startMs")),
             )
         )
     return tuple(times)
@@ -108,7 +109,7 @@ def read_log(path: Path) -> Iterator[LogLine]:
         for number, line in enumerate(file, 1):
             try:
                 yield LogLine(**{key: value for key, value in json.loads(line).items() if key in known})
-            except (ValueError, TypeError, AttributeError) as error:
+            except (ValueError, TypeError, AttributeError, RecursionError) as error:
                 raise RecordError(f"{path}: line {number} is broken ({error}); copy the record again") from error
 
 

@@ -123,7 +123,7 @@ def parse_meta(path: Path, text: bytes) -> RecordMeta:
     """
     try:
         data = json.loads(text, parse_constant=_refuse)
-    except (ValueError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         place = getattr(error, "pos", getattr(error, "start", None))
         where = f" at byte {place}" if place is not None else ""
         raise RecordError(f"{path}: broken JSON{where} ({error}); copy the record again or build it again") from error

@@ -130,7 +130,7 @@ def _skeleton(path: Path) -> Any:
         return json.loads(b"".join(parts), parse_constant=_refuse)
     except _NotStrictError as error:
         raise RecordError(f"{path}: holds {error}, which is no JSON; save the arrays as base64") from error
-    except (ValueError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise RecordError(f"{path}: not JSON ({error}); give inputs or RunResults of Polygraphy") from error
 
 

@@ -179,7 +179,7 @@ def _mapped(path: Path) -> tuple[memoryview, dict[str, Any], int]:
         raise RecordError(f"{path}: cut short, the header has {length} bytes and {size - 8} are there; save it again")
     try:
         header = json.loads(bytes(view[8 : 8 + length]))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RecordError(
             f"{path}: not a safetensors file (header is no JSON: {error}); give a .safetensors file"
         ) from error
@@ -206,7 +206,7 @@ def _own_notes(path: Path, metadata: Any) -> dict[str, Any]:
         return {}
     try:
         notes = json.loads(metadata[_OWN])
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise RecordError(f"{path}: header entry '{_OWN}' is damaged ({error}); save it again") from error
     return notes if isinstance(notes, dict) else {}
 
