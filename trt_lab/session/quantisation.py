@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,7 @@ class Quantisation(Engines):
 
         Args: see `quantizing.examine_model`. Raises UsageError when the model has no Q/DQ.
         """
-        given = {"layers": None if layers else False, "fixed": str(fixed) if fixed is not None else None}
-        given["check"] = None if check is None else check if isinstance(check, str) else "my_check"
-        shown = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
+        shown = _shown({"float_model": float_model, "layers": layers, "check": check, "fixed": fixed}, layers=True)
         with self._history.action(f"lab.quantization({shown})"), self._activity.doing("quantisation"):
             return examine_model(
                 self._model, self.samples, self._submit, on_progress or silent,
@@ -43,9 +42,21 @@ class Quantisation(Engines):
 
     def quantize(self, out: str | Path, on_progress: OnProgress | None = None, **how: Any) -> Quantized:
         """Writes an INT8 model with Q/DQ to `out`, calibrated on the samples. `how`: see `quantizing.quantize_model`."""
-        shown = ", ".join([repr(str(out)), *(f"{name}={value!r}" for name, value in how.items())])
+        shown = ", ".join(filter(None, (repr(str(out)), _shown(how))))
         with self._history.action(f"lab.quantize({shown})"), self._activity.doing("quantise"):
             return quantize_model(self._model, self.samples, out, self._submit, on_progress or silent, **how)
 
     def _submit(self, task: Task[Found], tell: OnProgress) -> Found:
         return run_task(self._worker, task, self._activity.telling(tell), self._activity.submitted)
+
+
+def _shown(given: Mapping[str, object], **usual: object) -> str:
+    """Arguments as code: what is None, empty or as `usual` is left out, and an object is called `my_…`."""
+    parts = []
+    for name, value in given.items():
+        if value is None or value == [] or (name in usual and value == usual[name]):
+            continue
+        text = str(value) if isinstance(value, Path) else value
+        plain = isinstance(text, (str, bool, int, float, list, tuple))
+        parts.append(f"{name}={text!r}" if plain else f"{name}=my_{name}")
+    return ", ".join(parts)

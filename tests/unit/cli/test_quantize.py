@@ -97,7 +97,10 @@ def test_a_session_makes_and_examines(tmp_path: Path) -> None:
         "<table>" in found._repr_html_() and len(found._repr_html_()) < 300_000 and "<script" not in found._repr_html_()
     )
     assert repr(found).startswith("<Quantization of int8: 4 Q/DQ pairs, outputs at ")
-    assert other.code.splitlines()[-1] == "lab.quantization()"
+    assert other.code.splitlines()[-1] == "lab.quantization(float_model=my_float_model)"
+    other.quantization(layers=False, check="snr_db>=5", fixed=tmp_path / "f.onnx")
+    fixed = str(tmp_path / "f.onnx")
+    assert other.code.splitlines()[-1] == f"lab.quantization(layers=False, check='snr_db>=5', fixed={fixed!r})"
     assert lab.code.splitlines()[-1] == f"lab.quantize({str(tmp_path / 'int8.onnx')!r}, method='minmax')"
     assert Model.load(made.model).name == "int8"
 
