@@ -14,8 +14,9 @@ from pathlib import Path
 
 from trt_lab.backends.jobs import Task
 from trt_lab.diagnose.journal import Journal
+from trt_lab.diagnose.measuring import MeasureTask, measure
 from trt_lab.diagnose.reduce import Reduced, ReduceTask, reduce
-from trt_lab.diagnose.task import MeasureTask, SearchTask, measure, search
+from trt_lab.diagnose.task import SearchTask, search
 from trt_lab.doubt import doubt_reference
 from trt_lab.errors import UsageError
 from trt_lab.graph.view import GraphView
@@ -95,7 +96,8 @@ def _measured(means: Means, journal: Journal, task: SearchTask, scratch: Path, o
     """The task with the errors of its samples, which were measured side by side; each sample is a step."""
 
     def measure_one(sample: int) -> JsonValue:
-        wanted = Task(measure, MeasureTask(task, sample), task.model_path, str(scratch / f"out-{sample}"))
+        one = MeasureTask(task.model_path, task.samples_dir, task.low, task.tolerance, sample)
+        wanted = Task(measure, one, task.model_path, str(scratch / f"out-{sample}"))
         return journal.step(f"errors of sample {sample}", lambda: means.submit(wanted, on_progress))
 
     return replace(task, measured=tuple(means.together(measure_one, range(means.samples.count))))

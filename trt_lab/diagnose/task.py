@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from trt_lab.compare.metrics import compare_arrays
 from trt_lab.diagnose.check import Check, judge
 from trt_lab.diagnose.evaluate import Evaluator, NodeValues
 from trt_lab.diagnose.evidence import Evidence, gather
 from trt_lab.diagnose.journal import Journal
 from trt_lab.diagnose.locate import Region, Source, TensorError, Trial, find_region, find_sources, tensor_errors
+from trt_lab.diagnose.measuring import Worst, add_errors, errors_json, lines_of, plain_json, stats_of
 from trt_lab.diagnose.quantization.scales import explain_node, search_notes
 from trt_lab.edit.lowering import is_weight
 from trt_lab.edit.schema import LowPrecision
 from trt_lab.graph import GraphView
 from trt_lab.model import Model
 from trt_lab.tensors import open_samples
-from trt_lab.types import JsonValue, NodeId, OnProgress, Progress, TensorId, TensorStats, Tolerance
+from trt_lab.types import JsonValue, NodeId, OnProgress, Progress, Tolerance
 
 _SOFTMAX_WITHIN = 4
 """A mask is told as such when a Softmax follows within this many nodes."""
@@ -72,28 +72,6 @@ class SearchFound:
     source_pair: tuple[np.ndarray, np.ndarray] | None
     notes: tuple[str, ...]
     reused: int = 0
-
-
-@dataclass(frozen=True)
-class MeasureTask:
-    """The errors of one sample, to be measured beside those of others."""
-
-    search: SearchTask
-    sample: int
-
-
-def measure(task: MeasureTask, on_progress: OnProgress) -> JsonValue:
-    """Both errors of every tensor on one sample, as JSON. Raises what `Evaluator` raises."""
-    samples = open_samples(task.search.samples_dir)
-    evaluator = Evaluator(Model.load(task.search.model_path), task.search.low, [dict(samples[task.sample])])
-    count = len(evaluator.nodes)
-
-    def tell(done: int, values: NodeValues) -> None:
-        on_progress(Progress("locate", done / count, f"sample {task.sample}: errors of {values.node}"))
-
-    accumulated, alone = _Worst(), _Worst()
-    _add_errors(evaluator, 0, task.sample, task.search.tolerance, tell, accumulated, alone)
-    return _errors_json(accumulated, alone)
 
 
 def search(task: SearchTask, on_progress: OnProgress) -> SearchFound:
@@ -231,16 +209,16 @@ class Search:
         """Both errors of every tensor; one step."""
         result = self._journal.step("errors", self._measure)
         assert isinstance(result, dict)
-        accumulated, alone = ([_stats_of(line) for line in _lines(result[name])] for name in ("accumulated", "local"))
+        accumulated, alone = ([stats_of(line) for line in lines_of(result[name])] for name in ("accumulated", "local"))
         return tensor_errors(self.view, accumulated, {stats.name: stats for stats in alone})
 
     def _measure(self) -> JsonValue:
-        accumulated, alone = _Worst(), _Worst()
+        accumulated, alone = Worst(), Worst()
         for lines in self._task.measured:
             assert isinstance(lines, dict)
             for found, name in ((accumulated, "accumulated"), (alone, "local")):
-                for line in _lines(lines[name]):
-                    found.add(_stats_of(line))
+                for line in lines_of(lines[name]):
+                    found.add(stats_of(line))
         nodes, samples = len(self.evaluator.nodes), len(self.evaluator.samples)
         for sample in () if self._task.measured else range(samples):
 
@@ -248,8 +226,8 @@ class Search:
                 fraction = 0.05 + 0.45 * (first + done) / (samples * nodes)
                 self._tell(Progress("locate", fraction, f"errors of {self.name(values.node)}"))
 
-            _add_errors(self.evaluator, sample, sample, self._task.tolerance, tell, accumulated, alone)
-        return _errors_json(accumulated, alone)
+            add_errors(self.evaluator, sample, sample, self._task.tolerance, tell, accumulated, alone)
+        return errors_json(accumulated, alone)
 
     def _with_evidence(self, errors: Sequence[TensorError], nodes: Collection[NodeId]) -> tuple[TensorError, ...]:
         """Evidence of `nodes`, each on the sample where its local error is worst; one step."""
@@ -264,7 +242,7 @@ class Search:
                 self._tell(Progress("locate", 0.9, f"evidence on sample {sample}"))
                 for values in self.evaluator.sweep(sample):
                     if values.node in places:
-                        seen[str(places[values.node])] = _json(asdict(self._evidence(values, sample)))
+                        seen[str(places[values.node])] = plain_json(asdict(self._evidence(values, sample)))
             return seen
 
         result = self._journal.step("evidence", do)
@@ -341,70 +319,6 @@ class Search:
     def _named_region(self, region: Region) -> Region:
         trials = tuple(replace(t, keep_fp32=tuple(self.name(n) for n in t.keep_fp32)) for t in region.trials)
         return replace(region, keep_fp32=tuple(self.name(n) for n in region.keep_fp32), trials=trials)
-
-
-class _Worst:
-    """The worst figures of each tensor."""
-
-    def __init__(self) -> None:
-        self.found: dict[str, TensorStats] = {}
-
-    def add(self, stats: TensorStats) -> None:
-        """Takes figures when they are worse than those known."""
-        if stats.name not in self.found or _badness(stats) > _badness(self.found[stats.name]):
-            self.found[stats.name] = stats
-
-    def compare(self, tensor: TensorId, a: Any, golden: Any, tolerance: Tolerance, sample: int) -> None:
-        """Compares two values; what is no array has no figures."""
-        if not isinstance(a, np.ndarray) or not isinstance(golden, np.ndarray):
-            return
-        if a is golden and tensor in self.found:
-            return  # equal, and something is known already
-        self.add(compare_arrays(a, golden, tolerance, name=tensor, sample=sample))
-
-
-def _add_errors(
-    evaluator: Evaluator,
-    place: int,
-    sample: int,
-    tolerance: Tolerance,
-    tell: Callable[[int, NodeValues], None],
-    accumulated: _Worst,
-    alone: _Worst,
-) -> None:
-    """Adds the errors of one sample, which is number `place` of the evaluator's."""
-    for done, values in enumerate(evaluator.sweep(place), 1):
-        tell(done, values)
-        for tensor, golden in values.golden.items():
-            accumulated.compare(tensor, values.low[tensor], golden, tolerance, sample)
-            if values.node in evaluator.candidates:
-                alone.compare(tensor, values.alone[tensor], golden, tolerance, sample)
-
-
-def _errors_json(accumulated: _Worst, alone: _Worst) -> JsonValue:
-    return {name: [_json(asdict(stats)) for stats in worst.found.values()] for name, worst in
-            (("accumulated", accumulated), ("local", alone))}  # fmt: skip
-
-
-def _badness(stats: TensorStats) -> tuple[bool, int, float]:
-    broken = stats.nan_only_a + stats.nan_only_b + stats.inf_mismatch
-    snr = -stats.snr_db if stats.snr_db is not None else (float("-inf") if stats.exact else float("inf"))
-    return stats.shape_a != stats.shape_b, broken, snr
-
-
-def _json(values: dict[str, Any]) -> JsonValue:
-    """The values as JSON gives them back, so that a step taken over is no different from one just done."""
-    return json.loads(json.dumps(values, allow_nan=False))
-
-
-def _lines(value: JsonValue) -> list[dict[str, Any]]:
-    assert isinstance(value, list)
-    return cast("list[dict[str, Any]]", value)
-
-
-def _stats_of(line: Mapping[str, Any]) -> TensorStats:
-    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in line.items()}
-    return TensorStats(**values)
 
 
 def _count(number: int) -> str:
