@@ -125,7 +125,9 @@ def load_json(data: bytes | str, name: str, notes: list[str] | None = None) -> A
             f"{name}: broken JSON at byte {place} (line {error.lineno}): {error.msg}. Was it cut?"
         ) from error
     except ValueError as error:  # Python refuses whole numbers of more than 4300 digits
-        raise RecordError(f"{name}: a number in it has thousands of digits, which no tool of TensorRT writes.") from error
+        raise RecordError(
+            f"{name}: a number in it has thousands of digits, which no tool of TensorRT writes."
+        ) from error
     if words and notes is not None:
         notes.append(
             f"{len(words)} figures in the file are no numbers ({', '.join(sorted(set(words)))}): read as missing"
