@@ -100,7 +100,9 @@ def run(arguments: list[str] | None = None) -> None:
         sys.stderr.close()
         sys.exit(ERROR)
     except MemoryError as error:
-        print_error(f"not enough memory ({error or 'no more is given'}); give a smaller model, shape or number of samples")
+        print_error(
+            f"not enough memory ({error or 'no more is given'}); give a smaller model, shape or number of samples"
+        )
         sys.exit(ERROR)
     except OSError as error:
         print_error(f"{error.filename or 'file system'}: {error.strerror or error}")
@@ -120,8 +122,11 @@ def _accept_all_text() -> None:
 def _keep_trace() -> str:
     """Writes the traceback where a report can take it from; returns where."""
     file = storage.data_folder() / "last-error.txt"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(traceback.format_exc(), encoding="utf-8")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(traceback.format_exc(), encoding="utf-8", errors="replace")
+    except OSError as error:
+        return f"its traceback could not be kept ({file}: {error.strerror}), running it in Python"
     return str(file)
 
 

@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from trt_lab.cli.arguments import JsonOption
+from trt_lab.cli.arguments import LARGEST, JsonOption
 from trt_lab.cli.output import FINDING, FINE, print_json, print_line, print_table, shorten
+from trt_lab.cli.targets import check_targets
 from trt_lab.errors import UsageError
 from trt_lab.profiling.baseline import (
     TOLERANCE,
@@ -42,7 +43,7 @@ def run(
     ],
     baseline: Annotated[Path | None, typer.Option("--baseline", help="Compare with this; exit 1 when slower.")] = None,
     tolerance: Annotated[
-        float, typer.Option("--tolerance", min=0, help="Change that does not count: 0.15 is 15 %.")
+        float, typer.Option("--tolerance", min=0, max=LARGEST, help="Change that does not count: 0.15 is 15 %.")
     ] = TOLERANCE,
     write: Annotated[
         Path | None, typer.Option("--write-baseline", help="Keep the times of the one engine given here.")
@@ -61,6 +62,16 @@ def run(
     """Show where an engine's time goes, by layer and ONNX node. Exit 1 when something is slower than the baseline."""
     if baseline is None and (junit is not None or markdown_file is not None):
         raise UsageError("--junit and --markdown tell about a comparison; give --baseline too")
+    check_targets(
+        (
+            ("--junit", junit, b"<?xml"),
+            ("--markdown", markdown_file, b"## "),
+            ("--chrome-trace", chrome_trace, b'{"traceEvents"'),
+            ("--write-baseline", write, b'{\n "baseline_version"'),
+        ),
+        # a new baseline may take the place of the one that was compared with
+        (*files, model, baseline if baseline != write else None),
+    )
     engines = open_engines(files, model=model)
     if write is not None and len(engines) > 1:
         raise UsageError(f"--write-baseline keeps one engine, {len(engines)} were given; give one")

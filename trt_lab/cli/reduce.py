@@ -18,6 +18,7 @@ from trt_lab.cli.arguments import (
 from trt_lab.cli.opening import open_given
 from trt_lab.cli.output import FINDING, FINE, print_json, print_line, show_progress
 from trt_lab.cli.sampling import SampleOptions, spread
+from trt_lab.cli.targets import check_targets
 from trt_lab.diagnose.check import COMMAND_SECONDS, Check
 from trt_lab.diagnose.reduce import Reduced
 from trt_lab.types import JsonValue
@@ -39,6 +40,8 @@ def run(
     json: JsonOption = False,
 ) -> int:
     """Write the smallest part of the model that still fails, fed golden values. Exit 1 when there is one."""
+    check_targets([("-o", out, b"")], [model, given.inputs])
+    check_targets([("-o", out.with_suffix(f".{part}.npz"), b"") for part in ("inputs", "golden")], [given.inputs])
     session = open_given(model, given)
     session.use(precision=precision, atol=atol, rtol=rtol)
     wanted = Check.of(check, seconds=check_seconds) if check is not None else None

@@ -9,6 +9,7 @@ import typer
 
 from trt_lab.cli.arguments import JsonOption
 from trt_lab.cli.output import print_json, print_line
+from trt_lab.cli.targets import check_targets
 from trt_lab.record import Record
 from trt_lab.views.report import records_report, write_report
 
@@ -23,6 +24,7 @@ def run(
     json: JsonOption = False,
 ) -> int:
     """Write one self-contained HTML file: verdict, tensors, figures, timeline, layers, log."""
+    check_targets([("-o", out, b"")], records)
     path = write_report(out, records_report([Record.open(record) for record in records]))
     if json:
         print_json({"report": str(path), "records": [str(record) for record in records]})

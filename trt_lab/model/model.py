@@ -24,6 +24,7 @@ from trt_lab.model.infer import graphs_of, infer_into, initializers, light_proto
 from trt_lab.model.naming import assign_names
 from trt_lab.model.outside import set_folder, take_all_in
 from trt_lab.model.read import parse, read_path
+from trt_lab.tensors.atomic import file_target
 from trt_lab.types import Shape
 
 ModelSource: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model | Model"
@@ -239,12 +240,13 @@ class Model:
         """Writes the model, with external data in `PATH.data` above 1.5 GB of weights. Atomic: all or nothing.
 
         Raises:
-            ModelError: The folder is missing or cannot be written.
+            ModelError: The folder is missing or cannot be written, or `path` is no place for a file.
         """
         target = Path(path).expanduser()
         try:
-            with tempfile.TemporaryDirectory(prefix=".trtlab-", dir=target.parent) as folder:
-                self._write(Path(folder), target)
+            file = file_target(target)
+            with tempfile.TemporaryDirectory(prefix=".trtlab-", dir=file.parent) as folder:
+                self._write(Path(folder), file)
         except OSError as error:
             raise ModelError(f"{target} cannot be written: {error.strerror or error}") from error
         return target

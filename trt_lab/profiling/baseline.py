@@ -38,11 +38,15 @@ SIGMAS = 3.0
 """The least distance from no change, in standard errors."""
 RESOLUTION_MS = 0.0005
 """That of CUDA events, by CUDA's reference: a layer that took no time counts only when it takes more than this."""
+_LEAST_MS = 1e-12
+"""What is less is no time: a femtosecond, which `node_time` counts in."""
 MIN_SCATTER = 8
 """Layers that are needed to tell noise from how the changes of all layers scatter."""
 
 _MEDIAN_ERROR = math.sqrt(math.pi / 2)
 """Standard error of a median of n values over that of their mean, for a normal distribution."""
+_LARGEST_MS = 1e18
+"""What is more is no time, nor the sum of the times of all layers; sums and quotients must stay finite."""
 _IQR_SIGMAS = 1.349
 _MAD_SIGMAS = 1.4826
 
@@ -60,10 +64,10 @@ class Figure(_Part):
         runs: How many; 0 where single runs are not known.
     """
 
-    average_ms: float
-    median_ms: float | None = None
-    spread_ms: float | None = None
-    runs: int = 0
+    average_ms: float = Field(ge=0, le=_LARGEST_MS)
+    median_ms: float | None = Field(None, ge=0, le=_LARGEST_MS)
+    spread_ms: float | None = Field(None, ge=0, le=_LARGEST_MS)
+    runs: int = Field(0, ge=0, le=10**12)
 
     def ms(self, statistic: Statistic) -> float:
         """The figure that is compared."""
@@ -325,7 +329,7 @@ def _measure(
 ) -> tuple[float | None, float | None]:
     """Change and its standard error, both as a fraction of the baseline; None where not defined."""
     base = sum(figure.ms(statistic) for figure in before)
-    if not before or not after or base <= 0:
+    if not before or not after or base < _LEAST_MS:
         return None, None
     change = sum(figure.ms(statistic) for figure in after) / base - 1
     errors = [figure.error_ms(statistic) for figure in (*before, *after)]

@@ -6,6 +6,7 @@ the engine explorer, which keep these beside each other; ONNX Runtime's profile;
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -35,6 +36,7 @@ _ENDS = {
 """What the explorer and trtexec's users call the files of one engine: one stem, these ends."""
 
 _DUMP = re.compile(r"(?:^|\n|\] )Layers:\n(?=Name: )")
+_LOOKED_THROUGH = 200
 _PLAN = (b"ptrt", b"ftrt")
 """First bytes of serialized engines."""
 
@@ -73,13 +75,24 @@ def read_folder(folder: Path, index: NodeIndex | None, extra: Mapping[str, Path]
             if part == "layers":
                 stems[stem] = file
     if not stems:
-        inner = sorted(f.parent for f in folder.rglob("*.json") if _split_name(f.name)[0] == "layers")
-        hint = f"; there are engines in {inner[0]}" if inner else ""
+        inner = _folder_below(folder)
+        hint = f"; there are engines in {inner}" if inner is not None else ""
         raise RecordError(f"{folder}: neither a record nor a folder with NAME.graph.json or NAME.layers.json{hint}.")
     if len(stems) > 1:
         names = ", ".join(file.name for file in list(stems.values())[:5])
         raise RecordError(f"{folder}: {len(stems)} engines in it ({names}); give one of these files.")
     return replace(read_parts(next(iter(stems.values())), index, extra), kind="explorer")
+
+
+def _folder_below(folder: Path) -> Path | None:
+    """The first folder below that holds an engine; only some folders are looked through, however many there are."""
+    for number, (place, inner, files) in enumerate(os.walk(folder)):
+        if any(_split_name(name)[0] == "layers" for name in files):
+            return Path(place)
+        if number >= _LOOKED_THROUGH:
+            break
+        inner.sort()
+    return None
 
 
 def read_parts(path: Path, index: NodeIndex | None, extra: Mapping[str, Path]) -> Parts:
@@ -97,11 +110,12 @@ def read_parts(path: Path, index: NodeIndex | None, extra: Mapping[str, Path]) -
         return read_parts(extra["profile"], index, {"times": path})
     if found.kind == "ort" and extra:
         raise RecordError(f"{path}: a profile of ONNX Runtime has its own times; give it alone.")
+    for part, what in (("profile", "layer times"), ("times", "run times")):
+        if found.kind == part and part in extra:
+            raise RecordError(f"{path}: holds {what} itself, as does {extra[part]}; give one of them.")
     if found.kind == "times":
         return found
-    if found.kind == "profile":
-        if "layers" not in beside or "profile" in extra:
-            return found
+    if found.kind == "profile" and "layers" in beside:
         return read_parts(beside["layers"], index, {"profile": path, **extra})
     files = {**beside, **extra}
     notes = [f"times read from {files['profile'].name} beside it"] if "profile" in beside and not extra else []

@@ -90,7 +90,9 @@ def read_profile(path: Path, data: bytes) -> tuple[LayerTime, ...]:
                 name=str(item["name"]),
                 average_ms=average,
                 median_ms=duration(item.get("medianMs")),
-                runs_ms=tuple(ms for run in runs if (ms := duration(run)) is not None) if isinstance(runs, list) else (),
+                runs_ms=tuple(ms for run in runs if (ms := duration(run)) is not None)
+                if isinstance(runs, list)
+                else (),
                 start_ms=number(own.get("startMs")),
             )
         )

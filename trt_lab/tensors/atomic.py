@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,28 +27,46 @@ def fsync_folder(path: Path) -> None:
         os.close(handle)
 
 
+def file_target(path: Path) -> Path:
+    """Where a file of that name is made or replaced: what a link points to, so that the link stays.
+
+    Raises:
+        OSError: There is a folder, or what is no ordinary file: a device or a pipe would be gone after the rename.
+    """
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a folder: give the name of a file")
+    if target.exists() and not target.is_file():
+        raise OSError(errno.EINVAL, "it is a device or a pipe: give the name of a file")
+    return target
+
+
 @contextmanager
 def replacing(path: Path, *, sync: bool = False) -> Iterator[BinaryIO]:
     """Opens a temporary file beside `path` that takes its place when the block ends well.
 
     Args:
-        path: The file to make or to replace. Its folder must exist.
+        path: The file to make or to replace; see `file_target`. Its folder must exist.
         sync: Whether the bytes must be on the disk before the rename.
 
     Raises:
-        RecordError: The folder is missing or cannot be written, or the disk is full.
+        RecordError: The folder is missing or cannot be written, `path` is no place for a file, or the disk is full.
     """
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+    temporary: Path | None = None
     try:
+        target = file_target(path)
+        temporary = target.with_name(f".trt-lab-{uuid.uuid4().hex[:12]}.tmp")
         with open(temporary, "wb") as file:
             yield file
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
-        os.replace(temporary, path)
+        os.replace(temporary, target)
     except OSError as error:
         raise RecordError(
             f"{path}: cannot be written ({error.strerror or error}); check the folder and the free space"
         ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            with suppress(OSError):  # the error that led here is the one to tell
+                temporary.unlink(missing_ok=True)
