@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from html import escape
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -34,6 +35,9 @@ TABLE_COLUMNS = (
 )  # fmt: skip
 """Columns of `Finding.table`: `latency_ms` is the median of a whole run, `runs_per_s` what one after the other gives,
 `layer_sum_ms` the sum of the layers' times, `low_layers` how many of the `layers` that tell their type have the low one."""
+
+TABLE_HEADS = ("engine", "verdict", "max abs", "SNR, dB", "ms", "runs/s", "layers, ms", "low layers")
+"""Heads of `Finding.shown_table`."""
 
 HTML_ROWS = 40
 """Rows of a still table; the frame has all."""
@@ -252,6 +256,17 @@ class Finding:
         Times are those of real engines. Emulation rounds beside its computing, so its times measure nothing and are missing.
         """
         return pd.DataFrame(self._rows, columns=list(TABLE_COLUMNS))
+
+    @property
+    def shown_table(self) -> list[tuple[str | float | None, ...]]:
+        """`table` for people, under `TABLE_HEADS`; None where something was not measured."""
+        named = [dict(zip(TABLE_COLUMNS, row, strict=True)) for row in self._rows]
+        shown = ("engine", "verdict", "max_abs", "snr_db", "latency_ms", "runs_per_s", "layer_sum_ms")
+        return [
+            (*(cast("str | float | None", row[name]) for name in shown),
+             None if row["low_layers"] is None else f"{row['low_layers']} of {row['layers']}")
+            for row in named
+        ]  # fmt: skip
 
     @property
     def _rows(self) -> list[tuple[JsonValue, ...]]:

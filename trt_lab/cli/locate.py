@@ -22,7 +22,7 @@ from trt_lab.cli.sampling import SampleOptions, spread
 from trt_lab.diagnose.check import COMMAND_SECONDS, Check
 from trt_lab.diagnose.recipes import recipes
 from trt_lab.options import parse_precision
-from trt_lab.results import TABLE_COLUMNS, Finding
+from trt_lab.results import TABLE_HEADS, Finding
 from trt_lab.session import Session
 from trt_lab.types import JsonValue
 from trt_lab.views.report import report_data, write_report
@@ -102,8 +102,7 @@ def print_finding(finding: Finding, files: dict[str, JsonValue]) -> None:
             "measure nothing and are left out."
         )
     if finding.fp32 is not None or not finding.emulated:
-        print_table(TABLE_COLUMNS, finding.table.astype(object).where(finding.table.notna(), None).values.tolist(),
-                    numbers=TABLE_COLUMNS[1:])  # fmt: skip
+        print_table(TABLE_HEADS, finding.shown_table, numbers=TABLE_HEADS[2:])
     costs = ((finding.cost_ms, "a run"), (finding.layer_cost_ms, "by the times of the layers"))
     for cost, what in costs:
         if cost is not None:

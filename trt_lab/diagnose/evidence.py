@@ -120,7 +120,7 @@ def gather(
         text = f"{lost} values become 0" if lost else "values are below the normal numbers, where digits are few"
         return Evidence("underflow", f"{text}; {low} holds down to {_TO_ZERO[low] * 2:.2g}", *figures)
     if ratio is not None and ratio >= CANCELLATION:
-        text = f"terms of {top_read:.4g} leave {top_made:.4g}: {math.log2(ratio):.0f} of {_BITS[low]} bits are lost"
+        text = f"terms of {top_read:.4g} leave {top_made:.4g}: {min(round(math.log2(ratio)), _BITS[low])} of {_BITS[low]} bits are lost"
         return Evidence("cancellation", text, *figures)
     if depth is not None and depth > LONG:
         return Evidence("accumulation", f"each value is a sum of {depth} terms", *figures)

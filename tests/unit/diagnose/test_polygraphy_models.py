@@ -33,6 +33,7 @@ def test_needs_constraints_keeps_the_addition_and_the_subtraction(name: str, sha
     assert [source.node for source in found.sources] == ["Sub"], "where the digits that are gone are missed"
     evidence = found.sources[0].evidence
     assert evidence is not None and evidence.kind == "cancellation"
+    assert evidence.text.endswith("11 of 11 bits are lost"), "no more than there are"
     assert evidence.largest == pytest.approx(65504, abs=2)
 
 

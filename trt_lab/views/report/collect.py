@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from pandas import isna
-
 from trt_lab.compare.observer import Observation
 from trt_lab.compare.sides import Comparison, compare_sides, open_side
 from trt_lab.diagnose.recipes import recipes
@@ -17,7 +15,7 @@ from trt_lab.graph.view import GraphView
 from trt_lab.observing import observe_engine
 from trt_lab.options import parse_precision
 from trt_lab.record import Record
-from trt_lab.results import TABLE_COLUMNS, Diff, Finding
+from trt_lab.results import TABLE_HEADS, Diff, Finding
 from trt_lab.session import Session
 from trt_lab.types import LogLine, NodeId, TensorStats, Tolerance
 from trt_lab.views.numbers import number, plural
@@ -156,10 +154,8 @@ def _cause(session: Session, finding: Finding) -> Cause:
             parse_precision(finding.precision),
             finding.keep_fp32,
         ),
-        heads=TABLE_COLUMNS,
-        table=[
-            [None if isna(cell) else cell for cell in row] for row in finding.table.astype(object).to_numpy().tolist()
-        ],
+        heads=TABLE_HEADS,
+        table=finding.shown_table,
         notes=[*finding.notes, *_costs(finding)],
     )
 
