@@ -273,6 +273,7 @@ def _pair_json(pair: PairFigures) -> dict[str, JsonValue]:
                 "levels_used",
                 "levels",
                 "range_used",
+                "wider_db",
                 "outlier",
             ),
         )

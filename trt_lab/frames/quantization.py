@@ -28,6 +28,7 @@ PAIR_COLUMNS = {
     "levels_used": "Int64",
     "levels": "Int64",
     "range_used": "float64",
+    "wider_db": "float64",
     "local_snr_db": "float64",
     "local_max_abs": "float64",
     "local_broken": "Int64",

@@ -10,7 +10,7 @@ from trt_lab.types import NodeId, TensorId
 WEIGHT = PairFigures(
     tensor=TensorId("w_dq"), kind="weight", quantize=None, dequantize=NodeId("dq"), dtype="int8", channels=4, axis=0,
     scale_min=0.5, scale_max=2.0, zero_point=0, count=12, largest=3.0, saturated=None, zeroed=None, levels_used=9, levels=256,
-    range_used=None, local=None, before=None, after=None,
+    range_used=None, wider_db=None, local=None, before=None, after=None,
 )  # fmt: skip
 
 

@@ -15,6 +15,9 @@ from trt_lab.types import JsonValue, NodeId, TensorId
 _COUNTED_BITS = 8
 """Types of at most this many bits have levels that are worth counting."""
 
+_WIDER = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+"""Scales that are tried on paper, as multiples of the one that there is."""
+
 _CHANNELS_AT_LEAST = 4
 """With fewer channels one of them is no outlier."""
 
@@ -102,6 +105,8 @@ class PairFigures:
         zeroed: Share of values that are not 0 and become 0.
         levels_used, levels: Different quantised numbers that occur, of those the type has; types of 8 bits and fewer.
         range_used: `largest` over the largest magnitude that scale and type hold, in the channel where it is largest.
+        wider_db: The most that a larger scale (2, 4, … 64 times) would take off the error: rounding is taken to
+            be spread evenly over a step (that of FP8 to stay), what is cut shrinks. Negative where all would add.
         local: Error of the pair alone, fed float numbers.
         before, after: Error of the tensor with all quantised: what reaches the pair, and what leaves it.
         outlier: Largest magnitude of the loudest channel over that of the median channel, of one shared scale.
@@ -126,6 +131,7 @@ class PairFigures:
     levels_used: int | None
     levels: int | None
     range_used: float | None
+    wider_db: float | None
     local: Error | None
     before: Error | None
     after: Error | None
@@ -191,6 +197,8 @@ class PairSum:
     _saturated: int = 0
     _zeroed: int = 0
     _range: float | None = None
+    _noise: float = 0.0
+    _wider_noise: np.ndarray = field(default_factory=lambda: np.zeros(len(_WIDER)))
     _used: np.ndarray | None = None
     _peaks: list[np.ndarray] = field(default_factory=list)
     local: ErrorSum = field(default_factory=ErrorSum)
@@ -220,6 +228,7 @@ class PairSum:
         else:
             is_zero = rounded == offset
         self._zeroed += int((is_zero & (finite != 0)).sum())
+        self._add_noise(scaled - offset, low - offset, high - offset, finite)
         reach = np.where(np.isfinite(scaled), np.abs(scaled - offset), np.nan) / max(abs(low), abs(high))
         if not np.isnan(reach).all():
             self._range = max(self._range or 0.0, float(np.nanmax(reach)))
@@ -261,7 +270,7 @@ class PairSum:
             saturated=self._saturated / self._judged if self._judged else None,
             zeroed=self._zeroed / self._judged if self._judged else None,
             levels_used=int(self._used.sum()) if self._used is not None else None,
-            levels=levels_of(pair.dtype), range_used=self._range,
+            levels=levels_of(pair.dtype), range_used=self._range, wider_db=self._wider_db(),
             local=self.local.error() if self.local.seen else None,
             before=self.before.error() if self.before.seen else None,
             after=self.after.error() if self.after.seen else None,
@@ -269,6 +278,30 @@ class PairSum:
         )  # fmt: skip
 
     # --- inside ----------------------------------------------------------------------------
+
+    def _add_noise(self, scaled: np.ndarray, low: np.ndarray, high: np.ndarray, values: np.ndarray) -> None:
+        """Squared error of the pair as it is, and of one whose steps are larger."""
+        pair = self.pair
+        assert pair.scale is not None
+        is_float = pair.dtype.startswith("float")
+        with np.errstate(all="ignore"):
+            step = spread(pair.scale, pair.axis, pair.block, values.shape)
+            cut = scaled - np.clip(scaled, low, high)
+            held = np.clip(scaled, low, high)
+            nearest = held.astype(_dtype(pair.dtype)).astype(np.float64) if is_float else np.rint(held)
+            rounding = float(np.nansum(((held - nearest) * step) ** 2))
+            self._noise += rounding + float(np.nansum((cut * step) ** 2))
+            spread_evenly = float(np.nansum(np.where(values != 0, step**2, 0.0))) / 12  # variance of a uniform error
+            for place, factor in enumerate(_WIDER):
+                over = scaled - np.clip(scaled, factor * low, factor * high) if np.any(cut) else cut
+                grown = rounding if is_float else spread_evenly * factor**2
+                self._wider_noise[place] += grown + float(np.nansum((over * step) ** 2))
+
+    def _wider_db(self) -> float | None:
+        best = float(self._wider_noise.min())
+        if not (0 < self._noise < math.inf and 0 < best < math.inf):
+            return None
+        return 10 * math.log10(self._noise / best)
 
     def _add_peaks(self, magnitudes: np.ndarray) -> None:
         """Largest magnitude a channel, for each axis but the first of an activation."""

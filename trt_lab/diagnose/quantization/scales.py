@@ -19,9 +19,9 @@ from trt_lab.types import JsonValue, NodeId, TensorId
 
 SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
 
-SATURATED = 0.01
-"""Share of cut values from which a scale is called too small. Calibration that clips on purpose stays well below:
-its percentiles are 99.9 and more."""
+WIDER_DB = 3.0
+"""A scale is called too small when a larger one would leave half of the error or less. How much is cut does not
+say it: entropy calibration cuts some percent on purpose where that leaves less error."""
 
 RANGE_USED = 1 / 16
 """Largest value over what scale and type hold, below which a scale is called too large: 4 of 8 bits are never used."""
@@ -185,9 +185,12 @@ def _judge(f: PairFigures) -> list[ScaleFinding]:
             ScaleFinding(rule, "warning", f.node, f.tensor, f"node '{f.node}': {text}", _FIXES[rule], channels, values)
         )
 
-    if f.saturated is not None and f.saturated > SATURATED:
-        add("scale-too-small", f"{f.saturated:.1%} of the values of '{f.tensor}' are cut to the ends of {f.dtype}",
-            values=(f"{f.saturated:.6g}",))  # fmt: skip
+    if f.saturated and f.wider_db is not None and f.wider_db >= WIDER_DB:
+        text = (
+            f"{f.saturated:.2%} of the values of '{f.tensor}' are cut to the ends of {f.dtype}; a larger scale would "
+        )
+        text += f"leave {f.wider_db:.1f} dB less error"
+        add("scale-too-small", text, values=(f"{f.saturated:.6g}",))
     if f.dtype != "int32" and f.range_used is not None and 0 < f.range_used < RANGE_USED:
         used = f", {f.levels_used} of {f.levels} levels occur" if f.levels_used is not None else ""
         add("scale-too-large", f"'{f.tensor}' reaches {f.range_used:.2%} of what its scale holds{used}",

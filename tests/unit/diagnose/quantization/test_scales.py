@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from tests.unit.diagnose.quantization.test_measure import figures
 from tests.unit.edit.qdq_models import one_pair, run, two_convs, weight_pair
@@ -87,7 +91,22 @@ def test_a_scale_that_is_too_small_cuts() -> None:
     (finding,) = judge_figures([figures(one_pair(0.05, np.int8(0), x.shape), x)])
     assert finding.rule == "scale-too-small" and "of the values of 'x' are cut to the ends of int8" in finding.message
     assert float(finding.values[0]) == pytest.approx(1 - 6.4 / 10, abs=0.01)
+    assert "a larger scale would leave " in finding.message and " dB less error" in finding.message
     assert judge_figures([figures(one_pair(10 / 127, np.int8(0), x.shape), x)]) == ()
+
+
+@given(
+    x=arrays(np.float32, (1, 64), elements=st.floats(-8, 8, width=32)),
+    scale=st.sampled_from([0.01, 0.03, 0.0625, 0.1]),
+)
+@settings(max_examples=25, deadline=None)
+def test_what_a_larger_scale_is_said_to_gain_it_gains(x: np.ndarray, scale: float) -> None:
+    """An error of half a step everywhere, the worst there is, is 4.8 dB above one that is spread evenly."""
+    made = figures(one_pair(scale, np.int8(0), x.shape), x)
+    if made.wider_db is not None and made.wider_db > 6:
+        wider = [figures(one_pair(factor * scale, np.int8(0), x.shape), x).local for factor in (2, 4, 8, 16, 32, 64)]
+        best = max(math.inf if e is None or e.exact else e.snr_db or -math.inf for e in wider)
+        assert made.local is not None and best > (made.local.snr_db or 0.0) + made.wider_db - 5
 
 
 def test_a_scale_that_is_too_large_leaves_levels_unused() -> None:
