@@ -19,7 +19,7 @@ import pytest
 from tests.integration.engines import FakeEngine, install, typed, with_tactics
 from trt_lab import Session
 from trt_lab.backends.tensorrt import tactics as edit
-from trt_lab.errors import EditError, UsageError
+from trt_lab.errors import CancelledError, EditError, UsageError
 from trt_lab.types import JsonValue, LayerInfo, LogLine, NodeId
 
 REGION = ("/norm/Pow", "/norm/ReduceMean_1", "/norm/Add", "/norm/Sqrt")
@@ -94,6 +94,30 @@ def test_an_engine_that_does_not_build_is_no_failure_of_accuracy(start: Start, t
     again = start(engine).locate(artifacts=tmp_path / "steps", resume=True)
     assert engine.built == built, "what did not build is not built again either"
     assert (again.keep_fp32, again.engine_builds) == (finding.keep_fp32, finding.engine_builds)
+
+
+@pytest.mark.parametrize("stopped", [2, 4, 7])
+def test_a_search_on_engines_that_was_stopped_builds_none_of_them_again(
+    start: Start, tmp_path: Path, stopped: int
+) -> None:
+    want = {*REGION, "/norm/Div"}
+
+    def obeys(kept: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
+        if len(engine.built) == stopped and not again:
+            raise CancelledError("cancelled")
+        return kept if want <= set(kept) else ()
+
+    again: list[bool] = []
+    engine = FakeEngine(obeys=obeys)
+    with pytest.raises(CancelledError):
+        start(engine).locate(artifacts=tmp_path / "steps")
+    whole = engine.built[:-1]
+    again.append(True)
+    finding = start(engine).locate(artifacts=tmp_path / "steps", resume=True)
+    assert set(finding.keep_fp32) == want and finding.proved
+    later = engine.built[stopped:]
+    assert not set(later) & set(whole) and len(set(later)) == len(later)
+    assert finding.engine_builds == len(whole) + len(later), "each is counted, whenever it was built"
 
 
 def test_an_engine_that_is_bad_in_fp32_too_is_told(start: Start) -> None:
