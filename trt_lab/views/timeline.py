@@ -11,6 +11,7 @@ from bokeh.layouts import column
 from bokeh.models import ColumnDataSource, FixedTicker, HoverTool, LayoutDOM, Range1d, TapTool
 from bokeh.plotting import figure
 
+from trt_lab.model import hold_collection
 from trt_lab.profiling.latency import LatencyAccount
 from trt_lab.profiling.node_time import sum_runs
 from trt_lab.views.joining import PIXELS, Groups, join_narrow
@@ -92,15 +93,16 @@ class Timeline:
             reason = "no layers" if not any(side.layers for side in sides) else "it was built without the profiler"
             self.figure = _stack(message_pane("No layer times in this record", [f"Reason: {reason}."]))
             return
-        view = self._view = _View(sides, runs, by)
-        headings = [
-            line
-            for at, side in enumerate(sides)
-            for line in _numbers(side, None if at else account, titled=len(sides) > 1)
-        ]
-        notes = [*view.bars.notes]
-        if len(view.spread.data["x0"]):
-            notes.append("the line under a bar spans the ends of 80 % of its runs")
+        with hold_collection():  # of 100,000 layers; it would take as long as all the rest
+            view = self._view = _View(sides, runs, by)
+            headings = [
+                line
+                for at, side in enumerate(sides)
+                for line in _numbers(side, None if at else account, titled=len(sides) > 1)
+            ]
+            notes = [*view.bars.notes]
+            if len(view.spread.data["x0"]):
+                notes.append("the line under a bar spans the ends of 80 % of its runs")
         below = text_pane([view.legend(), [KEYS], ["; ".join(notes) + "."] if notes else []])
         self.figure = _stack(text_pane(headings), view.plot(), below)
         view.source.selected.on_change("indices", lambda _name, _old, new: self._tapped(new))
