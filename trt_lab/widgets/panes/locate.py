@@ -35,7 +35,7 @@ _SNR_HELP = "signal to noise; under 30 dB is more than rounding; −Inf: values 
 EVIDENCE_COLUMNS = (
     Column(name="node", label="node", format="name"),
     Column(name="role", label="role", width=104, help="source: the error arises here; keep: must stay in FP32"),
-    Column(name="kind", label="kind", width=112),
+    Column(name="kind", label="kind", width=138),
     Column(name="local", label="local", unit="dB", format="figure", width=78, help=f"the node alone: {_SNR_HELP}"),
     Column(
         name="accumulated", label="accumulated", unit="dB", format="figure", width=128, help=f"all low: {_SNR_HELP}"
