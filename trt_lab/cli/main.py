@@ -87,6 +87,8 @@ def run(arguments: list[str] | None = None) -> None:
     _accept_all_text()
     try:
         code = app(args=arguments, standalone_mode=False)
+    except SystemExit:  # click's, when the reader of a pipe has gone; its 1 would mean a finding
+        sys.exit(ERROR)
     except (typer.Abort, KeyboardInterrupt):
         print_error("interrupted")
         sys.exit(ERROR)

@@ -6,7 +6,6 @@ text is given, not fetched: `curl localhost:8002/metrics > triton.txt`. Duration
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -42,6 +41,8 @@ _LABEL = re.compile(r'\s*(?P<name>[A-Za-z_]\w*)\s*=\s*"(?P<value>(?:[^"\\]|\\.)*
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|[iI]nf(?:inity)?|[nN]a[nN])", re.ASCII)
 _ESCAPED = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 _SHOWN_BAD = 5
+_LARGEST = 2.0**63
+"""Counters have 64 bits; what is negative, larger or no number is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class TritonMetrics:
         wanted = {*COUNTS.values(), *DURATIONS.values()}
         for sample in self.samples:
             labels = dict(sample.labels)
-            if sample.name in wanted and "model" in labels and math.isfinite(sample.value):
+            if sample.name in wanted and "model" in labels and 0 <= sample.value < _LARGEST:
                 found = sums.setdefault((labels["model"], labels.get("version", "")), {})
                 found[sample.name] = found.get(sample.name, 0.0) + sample.value  # failures are told by reason
         return tuple(_model(model, version, found) for (model, version), found in sorted(sums.items()))
@@ -130,7 +131,7 @@ def read_triton_metrics(path: str | os.PathLike[str]) -> TritonMetrics:
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        raise RecordError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise RecordError(f"{path}: cannot be read: {error.strerror or error}; check the path") from error
     return parse_triton_metrics(data.decode("utf-8-sig", "replace"), str(path))
 
 

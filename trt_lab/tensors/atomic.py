@@ -33,12 +33,11 @@ def file_target(path: Path) -> Path:
     Raises:
         OSError: There is a folder, or what is no ordinary file: a device or a pipe would be gone after the rename.
     """
-    target = Path(os.path.realpath(path)) if path.is_symlink() else path
-    if target.is_dir():
+    if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder: give the name of a file")
-    if target.exists() and not target.is_file():
+    if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is a device or a pipe: give the name of a file")
-    return target
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 @contextmanager

@@ -61,6 +61,9 @@ def parse_nsys_json(data: bytes, name: str, engine: Engine | None = None) -> Tra
         except UnicodeDecodeError as error:
             broken.append((begin + error.start, number, "not UTF-8 text"))
             continue
+        except (ValueError, RecursionError):
+            broken.append((begin, number, "nested too deeply, or a number of thousands of digits"))
+            continue
         if is_nsys_line(content):
             known += 1
             _add(rows, content)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trt_lab.profiling.traces.kernels import Activity, Launch, Range, Trace, hang
 
 if TYPE_CHECKING:
     from trt_lab.profiling.source import Engine
+
+_T = TypeVar("_T")
+
+_ODD = (KeyError, TypeError, ValueError, OverflowError)
+"""What a row raises that has other fields than an export writes."""
+
+_FAR_NS = 2**63
 
 _PROCESS = 24
 """Bits of the thread in a `globalTid`; those above tell the process."""
@@ -52,20 +59,14 @@ class Rows:
         """Takes a row of one of `TABLES`; rows without usable times are counted and left out."""
         try:
             TABLES[table](self, row)
-        except (KeyError, TypeError, ValueError):
+        except _ODD:
             self._odd += 1
 
     def trace(self, engine: Engine | None, notes: tuple[str, ...] = ()) -> Trace:
         """What was collected, hung under layers."""
-        domains = {key: self._text(row) for key, row in self._domains.items()}
-        ranges = [
-            Range(
-                self._text(row), row["globalTid"], row["start"], row["end"],
-                domains.get(_domain(row)),
-            )
-            for row in self._ranges
-        ]  # fmt: skip
-        work = [self._activity(kind, row) for kind, row in self._work]
+        domains = dict(self._made(lambda item: (item[0], self._text(item[1])), self._domains.items()))
+        ranges = list(self._made(lambda row: self._range(row, domains), self._ranges))
+        work = list(self._made(lambda item: self._activity(*item), self._work))
         told = list(notes)
         if self._odd:
             told.append(f"{self._odd} rows without a valid time or id were left out")
@@ -77,6 +78,14 @@ class Rows:
             threads.setdefault(_process(item.thread), set()).add(item.thread)
         return hang(_with_lane(work, threads), self._launches, ranges, engine, self._source, told)
 
+    def _made(self, make: Callable[[Any], _T], rows: Iterable[Any]) -> Iterator[_T]:
+        """What is made of each row; rows of which nothing can be made are counted and left out."""
+        for row in rows:
+            try:
+                yield make(row)
+            except _ODD:
+                self._odd += 1
+
     # --- one method a kind of row ------------------------------------------------------------
 
     def _string(self, row: Mapping[str, Any]) -> None:
@@ -84,7 +93,7 @@ class Rows:
 
     def _launch(self, row: Mapping[str, Any]) -> None:
         thread = int(row["globalTid"])
-        self._launches[_process(thread), int(row["correlationId"])] = Launch(thread, int(row["start"]))
+        self._launches[_process(thread), int(row["correlationId"])] = Launch(thread, _ns(row["start"]))
 
     def _nvtx(self, row: Mapping[str, Any]) -> None:
         if row.get("eventType") == _DOMAIN_CREATED:
@@ -92,13 +101,13 @@ class Rows:
             return
         if row.get("end") in (None, 0):  # a mark
             return
-        start, end, thread = int(row["start"]), int(row["end"]), int(row["globalTid"])
+        start, end, thread = _ns(row["start"]), _ns(row["end"]), int(row["globalTid"])
         if end < start:
             raise ValueError("ends before it starts")
         self._ranges.append({**row, "start": start, "end": end, "globalTid": thread})
 
     def _gpu(self, kind: str, row: Mapping[str, Any]) -> None:
-        start, end = int(row["start"]), int(row["end"])
+        start, end = _ns(row["start"]), _ns(row["end"])
         if end < start:
             raise ValueError("ends before it starts")
         self._work.append((kind, {**row, "start": start, "end": end}))
@@ -113,6 +122,9 @@ class Rows:
         self._gpu("memset", row)
 
     # --- putting together --------------------------------------------------------------------
+
+    def _range(self, row: Mapping[str, Any], domains: Mapping[object, str]) -> Range:
+        return Range(self._text(row), row["globalTid"], row["start"], row["end"], domains.get(_domain(row)))
 
     def _activity(self, kind: str, row: Mapping[str, Any]) -> Activity:
         names: tuple[str, ...] = (kind,)
@@ -162,6 +174,14 @@ def _with_lane(work: list[Activity], threads: Mapping[object, set[object]]) -> l
     return placed
 
 
+def _ns(value: Any) -> int:
+    """A time of the 64 bits that all exports have. Raises ValueError where it is none."""
+    time = int(value)
+    if not -_FAR_NS <= time < _FAR_NS:
+        raise ValueError("no time of 64 bits")
+    return time
+
+
 def _process(thread: object) -> object:
     return thread >> _PROCESS if isinstance(thread, int) else None
 
@@ -173,5 +193,5 @@ def _domain(row: Mapping[str, Any]) -> object:
 def _int(value: Any) -> int | None:
     try:
         return None if value is None else int(value)
-    except (TypeError, ValueError):
+    except _ODD:
         return None

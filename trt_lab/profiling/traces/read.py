@@ -41,7 +41,7 @@ def read_trace(path: str | os.PathLike[str], engine: Engine | None = None) -> Tr
             head = file.read(16)
             data = b"" if head.startswith(MAGIC) else head + file.read()
     except OSError as error:
-        raise RecordError(f"{source}: cannot be read: {error.strerror or error}") from error
+        raise RecordError(f"{source}: cannot be read: {error.strerror or error}; check the path") from error
     if head.startswith(MAGIC):
         return read_nsys_sqlite(source, engine)
     if not data.strip():
@@ -63,5 +63,5 @@ def _is_nsys(data: bytes) -> bool:
     first = data.lstrip(b"\xef\xbb\xbf \t\r\n").split(b"\n", 1)[0]
     try:
         return is_nsys_line(json.loads(first, strict=False))
-    except ValueError:
+    except (ValueError, RecursionError):
         return first.startswith((b'{"table":', b'{"Type":', b'{"data":'))

@@ -8,7 +8,6 @@ calls, `user_annotation` and `cpu_op` for ranges; `args.correlation` joins a cal
 from __future__ import annotations
 
 import json
-import math
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,8 @@ _CALLS = ("cuda_runtime", "cuda_driver", "runtime", "driver")
 _RANGES = ("user_annotation", "cpu_op", "operator", "python_function")
 _GPU_RANGES = ("gpu_user_annotation",)
 _GZIP = b"\x1f\x8b"
+_LATEST_US = 1e16
+"""Times from the year 2286 on are none; Chrome traces count from 1970 at most."""
 
 
 def parse_torch_trace(data: bytes, name: str, engine: Engine | None = None) -> Trace:
@@ -48,7 +49,7 @@ def parse_torch_trace(data: bytes, name: str, engine: Engine | None = None) -> T
         elif kind in _GPU:
             work.append(_activity(event, span))
         elif kind in _CALLS:
-            correlation = _args(event).get("correlation")
+            correlation = _correlation(event)
             if correlation is not None:
                 calls[correlation] = Launch(_thread(event), span[0])
         else:
@@ -63,13 +64,18 @@ def _activity(event: Mapping[str, Any], span: tuple[int, int]) -> Activity:
     return Activity(
         (str(event.get("name", "")),), *span,
         stream=_whole(args.get("stream")), device=_whole(args.get("device")),
-        launch=args.get("correlation"), lane=_thread(event), in_graph=_whole(args.get("graph id")) not in (None, 0),
+        launch=_correlation(event), lane=_thread(event), in_graph=_whole(args.get("graph id")) not in (None, 0),
     )  # fmt: skip
 
 
 def _args(event: Mapping[str, Any]) -> Mapping[str, Any]:
     args = event.get("args")
     return args if isinstance(args, Mapping) else {}
+
+
+def _correlation(event: Mapping[str, Any]) -> int | str | None:
+    value = _args(event).get("correlation")
+    return value if isinstance(value, int | str) else None
 
 
 def _thread(event: Mapping[str, Any]) -> tuple[str, str]:
@@ -81,12 +87,12 @@ def _whole(value: object) -> int | None:
 
 
 def _span(event: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Start and end in ns; None where the event has no time, or a negative duration."""
+    """Start and end in ns; None where the event has no time, one that no clock tells, or a negative duration."""
     try:
         start, duration = float(event["ts"]), float(event["dur"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
-    if not (math.isfinite(start) and math.isfinite(duration)) or duration < 0:
+    if not (abs(start) < _LATEST_US and 0 <= duration < _LATEST_US):
         return None
     return round(start * 1e3), round((start + duration) * 1e3)
 
@@ -115,6 +121,10 @@ def _events(text: str, name: str) -> tuple[Sequence[Any], list[str]]:
         content = json.loads(text, strict=False)
     except json.JSONDecodeError as error:
         return _events_before_cut(text, name, error)
+    except (ValueError, RecursionError) as error:
+        raise RecordError(
+            f"{name}: no Chrome trace: nested too deeply, or a number in it has thousands of digits"
+        ) from error
     events = content.get("traceEvents") if isinstance(content, Mapping) else content
     if not isinstance(events, list):
         raise RecordError(f"{name}: no Chrome trace: the key 'traceEvents' with a list is missing")
@@ -133,7 +143,7 @@ def _events_before_cut(text: str, name: str, error: json.JSONDecodeError) -> tup
                 at += 1
             try:
                 event, at = decoder.raw_decode(text, at)
-            except json.JSONDecodeError:
+            except (ValueError, RecursionError):
                 break
             events.append(event)
     place = len(text[: error.pos].encode())
