@@ -98,5 +98,10 @@ def test_a_gpu_record_shows_its_engine_with_no_gpu(lab: Lab) -> None:
     panel.get_by_role("tab", name="Layers").click()
     layers = panel.get_by_role("grid", name="Layers")
     expect(layers.locator("[aria-selected=true]")).to_contain_text("/a/a.2/Conv + /a/a.3/Relu")
+    panel.get_by_role("tab", name="Timeline").click()
+    python(lab, RECORD, "from trt_lab import notebook; notebook.panel_session().workbench.layers_pane.select(21)")
+    panel.get_by_role("tab", name="Layers").click()
+    expect(layers.locator("[aria-selected=true]")).to_contain_text("21")
+    expect(layers.locator("[aria-selected=true]")).to_be_in_viewport()
     expect(panel.get_by_text("6 of 22 layers only change type or layout")).to_be_visible()
     assert lab.errors == []

@@ -120,7 +120,17 @@ export class TableView {
   /** Call once the element is in the page. */
   attach(): void {
     this.#retheme();
-    const observer = new ResizeObserver(() => this.#draw());
+    let hidden = true;
+    const observer = new ResizeObserver(() => {
+      const shown = this.#grid.clientHeight > 0;
+      if (shown && hidden) {
+        // What is in no page has no theme, and what is hidden (a tab below) cannot be scrolled.
+        this.#retheme();
+        if (this.#active >= 0) this.#scrollTo(this.#active);
+      }
+      hidden = !shown;
+      this.#draw();
+    });
     observer.observe(this.#grid);
     this.signal.addEventListener("abort", () => {
       observer.disconnect();
