@@ -68,7 +68,11 @@ def read_folder(folder: Path, index: NodeIndex | None, extra: Mapping[str, Path]
         RecordError: There is none, or there are several; they are listed.
     """
     stems: dict[str, Path] = {}
-    for file in sorted(folder.glob("*.json")):
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError as error:
+        raise RecordError(f"{folder}: cannot be read ({error.strerror or error}); check the permissions.") from error
+    for file in (folder / name for name in names if name.endswith(".json")):
         part, stem = _split_name(file.name)
         if part in ("layers", "profile"):
             stems.setdefault(stem, file)

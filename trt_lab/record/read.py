@@ -69,6 +69,13 @@ class Record:
                 the file or the key, and what to do.
         """
         source = Path(path).expanduser()
+        try:
+            return cls._open(source)
+        except OSError as error:
+            raise RecordError(f"{source}: cannot be read ({error.strerror or error}); check the permissions") from error
+
+    @classmethod
+    def _open(cls, source: Path) -> Record:
         if not source.exists():
             raise RecordError(f"{source}: no such record; check the path")
         unpacked = None
@@ -290,9 +297,9 @@ class Record:
 def is_record(path: str | os.PathLike[str]) -> bool:
     """Whether `path` looks like a record: a folder with `record.json`, or a .zip of one. Never raises."""
     source = Path(path).expanduser()
-    if source.is_dir():
-        return (source / RECORD_FILE).is_file()
     try:
+        if source.is_dir():
+            return (source / RECORD_FILE).is_file()
         with zipfile.ZipFile(source) as archive:
             return any(PurePosixPath(name).name == RECORD_FILE for name in archive.namelist())
     except (OSError, zipfile.BadZipFile):

@@ -30,6 +30,9 @@ BATCH = 1
 IMAGE_SIDE = 64
 LENGTH = 16
 
+MOST_ELEMENTS = 2**36
+"""Of one input: 256 GiB of float32. What is less may still be too much for this machine, which then says so itself."""
+
 EDGES = (
     ("all zeros", 0.0),
     ("all ones", 1.0),
@@ -93,13 +96,19 @@ def make_samples(
             at the high end. A value outside the range of an input is taken to its nearest end.
 
     Raises:
-        InputError: A string or sequence input, an unknown rank, or a shape that does not fit the model.
+        InputError: A string or sequence input, an unknown rank, or a shape that does not fit the model or any memory.
     """
     if count < 1:
         raise InputError(f"{model.name}: {count} samples asked for; ask for at least one")
     view = GraphView.of(model)
     sizes, notes = _choose_shapes(view, shapes or {})
     recipes = {tensor: _recipe(view, view.tensors[tensor], sizes) for tensor in view.inputs}
+    for tensor, recipe in recipes.items():
+        if math.prod(recipe.shape) > MOST_ELEMENTS:
+            raise InputError(
+                f"{model.name}: input '{view.tensors[tensor].name}' of shape {'x'.join(map(str, recipe.shape))} is larger "
+                "than any memory; give smaller shapes"
+            )
     samples = [
         {
             view.tensors[tensor].name: recipe.fill(_generator(seed, index, tensor), recipe.shape)

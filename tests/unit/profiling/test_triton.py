@@ -118,3 +118,11 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         parse_triton_metrics(text)
     except RecordError as error:
         assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("value", ["-5", "1e308", "NaN", "+Inf"])
+def test_counters_that_cannot_be_are_not_told(value: str) -> None:
+    text = "\n".join(f'{name}{{model="m"}} {value}' for name in ("nv_inference_count", "nv_inference_exec_count"))
+    read = parse_triton_metrics(text + '\nnv_inference_request_success{model="m"} 4')
+    (model,) = read.models()
+    assert (model.requests, model.inferences, model.executions, model.batch) == (4, None, None, None)

@@ -237,3 +237,18 @@ def test_no_such_record(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="neither a record folder"):
         Record.open(tmp_path / "text.zip")
     assert not is_record(tmp_path / "text.zip") and not is_record(tmp_path)
+
+
+def test_what_may_not_be_read_is_told(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(RecordError, match="Permission denied"):
+        Record.open(record.path)
+
+
+def test_a_record_nested_too_deeply_is_refused(record: Record) -> None:
+    (record.path / "record.json").write_bytes(b"[" * 100_000)
+    with pytest.raises(RecordError, match="broken JSON"):
+        Record.open(record.path)

@@ -95,6 +95,7 @@ def test_convolutions_and_products_say_what_they_need() -> None:
         ({"x": (1, 4)}, "axis 1 is fixed at 3 in the model, 4 given"),
         ({"x": (-1, 3)}, "whole numbers"),
         ({"x": (1.5, 3)}, "whole numbers"),
+        ({"x": (2**62, 3)}, "larger than any memory"),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(shapes: dict[str, tuple[int, ...]], message: str) -> None:

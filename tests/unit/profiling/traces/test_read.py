@@ -397,3 +397,39 @@ def test_any_cut_and_any_bytes_give_a_trace_or_one_readable_error(place: int, fo
     else:
         assert len(trace.kernels) <= len(KERNELS)
         assert len(trace.kernels) == len(KERNELS) or trace.notes
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[" * 100_000,
+        b'{"traceEvents": [' + b"9" * 5000 + b"]}",
+        b'{"Type": ' + b"9" * 5000 + b"}",
+        b'{"Type": ' + b"[" * 100_000,
+    ],
+)
+def test_numbers_and_nests_that_no_tool_writes_are_refused(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "trace.json"
+    file.write_bytes(content)
+    with pytest.raises(RecordError, match=r"trace\.json"):
+        read_trace(file)
+
+
+def test_times_and_ids_that_are_none_are_left_out_and_counted() -> None:
+    event = {"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2}
+    odd = [{"ts": 1e308}, {"ts": int("9" * 400)}, {"dur": "1e400"}, {"dur": -1}]
+    ids = [{"args": {"correlation": [1]}}, {"cat": "cuda_runtime", "args": {"correlation": {"a": 2}}}]
+    trace = parse_torch_trace(json.dumps([event, *({**event, **change} for change in (*odd, *ids))]).encode(), "t")
+    assert [(k.kernel, k.duration_ms) for k in trace.kernels] == [("k", 0.002)] * 2
+    assert "4 events without a valid time were left out" in trace.notes
+
+    kernel = {"table": "CUPTI_ACTIVITY_KIND_KERNEL", "start": 1, "end": 2001, "shortName": "k"}
+    rows = [
+        kernel, {**kernel, "globalPid": "y"}, {**kernel, "shortName": {"a": 1}}, {**kernel, "correlationId": [1]},
+        {**kernel, "start": -(10**30), "end": 10**30}, {**kernel, "end": 1e400},
+        {"table": "NVTX_EVENTS", "start": 1, "end": 2, "globalTid": 3, "textId": "q"},
+        {"table": "NVTX_EVENTS", "start": 1, "end": 2, "globalTid": 3, "text": "t", "domainId": [1]},
+    ]  # fmt: skip
+    trace = parse_nsys_json(b"\n".join(json.dumps(row).encode() for row in rows), "t")
+    assert {k.kernel for k in trace.kernels} == {"k"}
+    assert any("rows without a valid time or id were left out" in note for note in trace.notes)
