@@ -16,25 +16,30 @@ OPERATORS: dict[str, str] = {
     "tensor": """
         Cast Concat Constant ConstantOfShape DepthToSpace Expand Flatten Gather GatherElements GatherND Identity
         OneHot Pad Reshape Resize ScatterElements ScatterND Shape Size Slice SpaceToDepth Split Squeeze Tile
-        Transpose Unsqueeze Upsample QuantizeLinear DequantizeLinear DynamicQuantizeLinear""",
-    "convolution": "Conv ConvTranspose ConvInteger QLinearConv DeformConv",
+        Transpose Unsqueeze Upsample QuantizeLinear DequantizeLinear DynamicQuantizeLinear Reformat NoOp Shuffle
+        Padding copy memset""",
+    "convolution": """
+        Conv ConvTranspose ConvInteger QLinearConv DeformConv CaskConvolution CaskGemmConvolution CaskDeconvolutionV2
+        CublasConvolution CudaDepthwiseConvolution ConvActPool""",
     "matmul": """
-        Attention Einsum Gemm MatMul MatMulInteger QLinearMatMul LSTM GRU RNN FusedMatMul MultiHeadAttention""",
+        Attention Einsum Gemm MatMul MatMulInteger QLinearMatMul LSTM GRU RNN FusedMatMul MultiHeadAttention
+        gemm""",
     "normalisation": """
         BatchNormalization GroupNormalization InstanceNormalization LayerNormalization LpNormalization LRN
         MeanVarianceNormalization RMSNormalization SkipLayerNormalization SimplifiedLayerNormalization""",
     "activation": """
         Celu Clip Elu Gelu HardSigmoid HardSwish LeakyRelu LogSoftmax Mish PRelu Relu Selu Sigmoid Softmax Softplus
-        Softsign Swish Tanh ThresholdedRelu FastGelu""",
+        Softsign Swish Tanh ThresholdedRelu FastGelu CudaSoftMax""",
     "elementwise": """
         Abs Add And Ceil Cos Div Equal Erf Exp Floor Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual Log Max Mean
-        Min Mod Mul Neg Not Or Pow Reciprocal Round Sign Sin Sqrt Sub Sum Where Xor""",
+        Min Mod Mul Neg Not Or Pow Reciprocal Round Sign Sin Sqrt Sub Sum Where Xor PointWiseV2 Scale""",
     "reduction": """
         ArgMax ArgMin AveragePool CumSum GlobalAveragePool GlobalMaxPool MaxPool ReduceL1 ReduceL2 ReduceLogSum
-        ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare TopK""",
-    "control": "If Loop Scan SequenceMap",
+        ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare TopK
+        Reduce CaskPooling TiledPooling CudaPooling""",
+    "control": "If Loop Scan SequenceMap jmp cjmp shape_call",
 }
-"""Operators by what they do; all others are `other`."""
+"""Operators of ONNX, and layer types of TensorRT engines, by what they do; all others are `other`."""
 
 OP_CLASSES: tuple[str, ...] = (*OPERATORS, "other")
 _CLASS_OF = {op: index for index, names in enumerate(OPERATORS.values()) for op in names.split()}

@@ -57,6 +57,8 @@ class Workbench(ui.VBox):
         self._selecting = False
         self._status_at = 0.0
         self._engine: Engine | None = None
+        self._engine_record: Record | None = None
+        self._engine_lines: dict[str, list[str]] | None = None
         self._search_shown: tuple[Search | None, str] | None = None
         self.error = ui.HTML()
         self.graph = GraphWidget(session.view)
@@ -196,14 +198,26 @@ class Workbench(ui.VBox):
         record, diff = self._newest()
         self.diff_pane.show(diff, self._session.blame())
         tensors = diff.tensors if diff is not None else ()
-        engine = self._engine = self._session.engine(record) if record is not None else None
+        engine, lines = self._engine_of(record)
         self.timeline_pane.show(record, engine, self._others(record))
         self.layers_pane.show(record, engine)
         self.log_pane.show(record)
-        self.graph.set_results(tensors, record, engine_lines(engine) if engine is not None else None)
+        self.graph.set_results(tensors, record, lines)
         self.graphs.show(engine, tensors)
         self._show_observation()
         answer_while_busy(self)
+
+    def _engine_of(self, record: Record | None) -> tuple[Engine | None, dict[str, list[str]] | None]:
+        """The engine of a record and what cards say of it; made once, as diffs and findings of it come later."""
+        if record is not self._engine_record:
+            self._engine_record, self._engine, self._engine_lines = record, None, None
+            if record is not None:
+                try:
+                    self._engine = self._session.engine(record)
+                    self._engine_lines = engine_lines(self._engine)
+                except TrtLabError as error:
+                    self._show_error(str(error))
+        return self._engine, self._engine_lines
 
     def _others(self, record: Record | None) -> list[Record]:
         """Records that can stand beside one in the timeline, the newest first."""

@@ -54,6 +54,17 @@ def test_a_layer_lights_its_nodes_and_a_node_its_layers(bench: Workbench) -> Non
     assert graphs.engine_graph.selected == "" and bench.graph.related == []
 
 
+def test_a_diff_or_finding_of_the_same_engine_leaves_its_graph_alone(bench: Workbench) -> None:
+    graphs = bench.graphs
+    graphs.choice.value = BOTH
+    view, engine = graphs.engine_graph._open_view(), bench._engine
+    bench.graph.selected = "/a/a.3/Relu"
+    graphs.engine_graph.colour_by = "precision"
+    bench._changed("finding")
+    assert bench._engine is engine and graphs.engine_graph._open_view() is view
+    assert graphs.engine_graph.selected == "/a/2 Conv + Relu" and graphs.engine_graph.colour_by == "precision"
+
+
 def test_the_timeline_is_drawn_when_seen_and_lists_the_slowest(bench: Workbench) -> None:
     pane = bench.timeline_pane
     assert pane.figure.figure is None

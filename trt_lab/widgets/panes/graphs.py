@@ -57,8 +57,10 @@ class GraphsPane(ui.VBox):
         Args:
             tensors: Of the newest diff.
         """
-        self._engine, self._tensors, self._marked = engine, tuple(tensors), ()
-        self._show_choice()
+        if engine is not self._engine:
+            self._engine, self._marked = engine, ()
+            self._show_choice()
+        self._tensors = tuple(tensors)
         self._draw()
 
     def select(self, layers: Sequence[int]) -> None:
@@ -87,7 +89,10 @@ class GraphsPane(ui.VBox):
 
     def _draw(self) -> None:
         engine = self._engine
-        if self.choice.value == ONNX or engine is self._drawn:
+        if self.choice.value == ONNX:
+            return
+        if engine is self._drawn:
+            self._colour()
             return
         self._drawn = engine
         if engine is None or not engine.layers:
@@ -96,11 +101,19 @@ class GraphsPane(ui.VBox):
             return
         self._shown = engine_view(engine.layers, f"{engine.label} (engine)", _given(engine))
         self.engine_graph.set_view(self._shown.view)
-        ids = self._shown.ids
-        lines = {str(ids[layer.index]): own_lines(layer, engine.time_of.get(layer.index)) for layer in engine.layers}
-        self.engine_graph.set_results(self._tensors, _AsNodes.of(engine, self._shown), lines)
+        self._colour()
         self.engine_graph.colour_by = "time" if engine.times else "type"
         self.select(self._marked)
+
+    def _colour(self) -> None:
+        """What was measured of the engine that is drawn."""
+        engine, shown = self._drawn, self._shown
+        if engine is None or shown is None:
+            return
+        lines = {
+            str(shown.ids[layer.index]): own_lines(layer, engine.time_of.get(layer.index)) for layer in engine.layers
+        }
+        self.engine_graph.set_results(self._tensors, _AsNodes.of(engine, shown), lines)
 
     def _clicked(self, node: str) -> None:
         if self._shown is not None and (index := self._shown.indices.get(NodeId(node))) is not None:
