@@ -82,7 +82,8 @@ def read_profile(path: Path, data: bytes) -> tuple[LayerTime, ...]:
         average = duration(item.get("averageMs"))
         if average is None:
             continue  # a layer without a time has none, not 0
-        own = item.get(_OWN) if isinstance(item.get(_OWN), Mapping) else {}
+        told = item.get(_OWN)
+        own = told if isinstance(told, Mapping) else {}
         index, runs = own.get("index"), own.get("runsMs")
         times.append(
             LayerTime(
