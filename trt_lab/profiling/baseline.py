@@ -65,9 +65,9 @@ class Figure(_Part):
     """
 
     average_ms: float = Field(ge=0, le=_LARGEST_MS)
-    median_ms: float | None = Field(None, ge=0, le=_LARGEST_MS)
-    spread_ms: float | None = Field(None, ge=0, le=_LARGEST_MS)
-    runs: int = Field(0, ge=0, le=10**12)
+    median_ms: float | None = Field(default=None, ge=0, le=_LARGEST_MS)
+    spread_ms: float | None = Field(default=None, ge=0, le=_LARGEST_MS)
+    runs: int = Field(default=0, ge=0, le=10**12)
 
     def ms(self, statistic: Statistic) -> float:
         """The figure that is compared."""

@@ -12,6 +12,7 @@ from typing import Literal
 
 from trt_lab.engine_json import count_tensor_types
 from trt_lab.engine_nodes import is_copy
+from trt_lab.graph.patterns import norm_chains
 from trt_lab.graph.view import GraphView
 from trt_lab.profiling.kernels import aligned_to, is_matrix_layer, on_tensor_cores, quantizes
 from trt_lab.profiling.shares import is_pure_reformat, reformats, tensor_bytes
@@ -304,27 +305,9 @@ def _norm_pieces(engine: Engine) -> Iterator[Lint]:
 
 
 def _norms(view: GraphView) -> Iterator[tuple[NodeId, ...]]:
-    """Normalisation nodes, and chains ReduceMean → Sub → Pow → ReduceMean → Add → Sqrt → Div; the last node last."""
-    for node, info in view.nodes.items():
-        if info.op_type in _NORM_OPS:
-            yield (node,)
-        elif info.op_type == "Div":
-            chain = _chain(view, node, ("Sqrt", "Add", "ReduceMean", ("Pow", "Mul"), "Sub", "ReduceMean"))
-            if chain:
-                yield (*reversed(chain), node)
-
-
-def _chain(view: GraphView, node: NodeId, ops: tuple[str | tuple[str, ...], ...]) -> list[NodeId]:
-    """Nodes met walking back from `node` along these operators; empty when one is not there."""
-    found: list[NodeId] = []
-    for op in ops:
-        wanted = (op,) if isinstance(op, str) else op
-        before = next((n for n in view.predecessors(node) if view.nodes[n].op_type in wanted), None)
-        if before is None:
-            return []
-        found.append(before)
-        node = before
-    return found
+    """Normalisation nodes, then chains that are one written out; the last node last."""
+    yield from ((node,) for node, info in view.nodes.items() if info.op_type in _NORM_OPS)
+    yield from norm_chains(view)
 
 
 RULES: tuple[Callable[[Engine], Iterator[Lint]], ...] = (
