@@ -8,6 +8,7 @@ from dataclasses import replace
 from trt_lab.compare.selfcheck import check_optimiser, largest, random_tensors
 from trt_lab.compare.sides import compare_sides, open_side
 from trt_lab.compare.words import format_figure
+from trt_lab.diagnose.locate import is_large
 from trt_lab.edit.probe import Probed, add_probes
 from trt_lab.errors import CancelledError, TrtLabError
 from trt_lab.graph.view import GraphView
@@ -15,27 +16,18 @@ from trt_lab.model import Model
 from trt_lab.record import Record
 from trt_lab.results import Diff
 from trt_lab.runs import Role
-from trt_lab.types import BuildOptions, TensorStats
+from trt_lab.types import BuildOptions
 
 TF32_LEEWAY = 2.0
 """An engine may be off by this much more than emulated TF32, which adds up in another order."""
-
-BIG_SNR_DB = 30.0
-"""An error below this ratio of signal to noise is no rounding."""
 
 Run = Callable[[Probed, BuildOptions, Role], Record]
 
 
 def is_big(diff: Diff) -> bool:
-    """Whether an output of the model is so far off that the reference itself may be wrong."""
-    return any(_is_big(stats) for stats in diff.tensors if stats.name in diff.outputs)
-
-
-def _is_big(stats: TensorStats) -> bool:
-    if stats.verdict != "differs":
-        return False
-    broken = stats.nan_only_a or stats.nan_only_b or stats.inf_mismatch
-    return bool(broken) or (stats.snr_db is not None and stats.snr_db < BIG_SNR_DB)
+    """Whether an output of the model is so far off that the reference itself may be wrong: no rounding, and over tolerance."""
+    own = (stats for stats in diff.tensors if stats.name in diff.outputs)
+    return any(stats.verdict == "differs" and is_large(stats) for stats in own)
 
 
 def doubt_reference(diff: Diff, model: Model, run: Run) -> str:

@@ -58,7 +58,11 @@ def observe_engine(view: GraphView, engine: Record, records: Iterable[Record], t
         return Observation("unknown", dict.fromkeys(probes, "unknown"), 0, len(engine.layers), reason=reason)
     found = observe_records(clean, engine, view=view, tolerance=tolerance, outputs=_inputs(clean) == _inputs(engine))
     own = {str(t) for t in view.outputs}
-    return replace(found, by_probe={p: effect for p, effect in found.by_probe.items() if p not in own})
+    return replace(
+        found,
+        by_probe={p: effect for p, effect in found.by_probe.items() if p not in own},
+        instead={p: near for p, near in found.instead.items() if p not in own},
+    )
 
 
 def safe_tensors(view: GraphView, engines: Sequence[Record], more: Sequence[Record]) -> tuple[TensorId, ...]:

@@ -12,8 +12,8 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
-from trt_lab.compare.selfcheck import one_hot_softmax, random_tensors
-from trt_lab.compare.sides import Comparison, compare_sides, open_side
+from trt_lab.compare.in_graph import compare_in_graph
+from trt_lab.compare.sides import Comparison, open_side
 from trt_lab.compare.words import format_figure, summarize
 from trt_lab.diagnose.engines import needed
 from trt_lab.diagnose.locate import Region, Source, TensorError
@@ -158,15 +158,8 @@ def make_diff(view: GraphView, engine: Record, reference: Record, tolerance: Tol
     if "not_run" in engine.meta.facts:
         why = engine.meta.facts["not_run"]
         raise UsageError(f"{engine.name} was built but not run, so it has no outputs to compare: {why}")
-    order = sorted(view.tensors, key=view.order)
-    comparison = compare_sides(
-        open_side(engine), open_side(reference),
-        tolerance=tolerance, order=order, not_comparable=random_tensors(view),
-    )  # fmt: skip
+    comparison = compare_in_graph(view, open_side(engine), open_side(reference), tolerance=tolerance)
     compared = {stats.name for stats in comparison.tensors}
-    golden = reference.outputs(0) if reference.samples else {}
-    hot = [one_hot_softmax(view, name, golden[name]) for name in golden if name in compared]
-    comparison = replace(comparison, notes=(*comparison.notes, *filter(None, hot)))
     tensors = {name: info for name, info in view.tensors.items() if name in compared}
     outputs = tuple(name for name, info in tensors.items() if info.is_output)
     makers: dict[str, NodeId] = {name: info.producer for name, info in tensors.items() if info.producer is not None}

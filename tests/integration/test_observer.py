@@ -81,6 +81,7 @@ def test_the_report_of_records_says_it(lab: Session, tmp_path: Path) -> None:
     data = records_report([lab.records[0], fresh.build()])
     assert any(name == "Probes and the engine" and text.startswith("perturbing") for name, text in data.facts)
     assert any("probes changed the engine" in note for note in data.notes)
+    assert any(note.startswith(f"In place of {INSIDE} probe /") for note in data.notes)
 
 
 def test_the_command_tells_it(tmp_path: Path) -> None:
@@ -89,6 +90,8 @@ def test_the_command_tells_it(tmp_path: Path) -> None:
     observer = json.loads(done.stdout)["observer"]
     assert observer["verdict"] == "perturbing" and len(observer["split"]) == 1 and observer["types_changed"] == []
     assert observer["probes"] == [INSIDE]
+    assert observer["instead"][INSIDE] and INSIDE not in observer["instead"][INSIDE]
+    assert set(observer["instead"][INSIDE]) <= set(observer["neutral_tensors"])
 
 
 def test_self_checks_of_a_session(tmp_path: Path) -> None:

@@ -46,9 +46,12 @@ CheckOption = Annotated[
     str | None,
     typer.Option(
         "--check",
-        help="Decides instead of the tolerance: cosine>=0.999 (or max_abs, max_rel, rmse, snr_db), or a command that exits 0 when "
-        "the outputs are good. It is run without a shell; {outputs} and {golden} stand for folders of .npz files.",
+        help="Decides instead of the tolerance: cosine>=0.999 (or max_abs, max_rel, rmse, snr_db), a function of yours as "
+        "'FILE.py:FUNCTION >= 0.7', or a command that exits 0 when the outputs are good. It is run without a shell; {outputs} "
+        "and {golden} stand for folders of .npz files.",
     ),
 ]
-CheckSecondsOption = Annotated[float, typer.Option("--check-seconds", min=0.1, max=1e6, help="Limit of one run of the command.")]
+CheckSecondsOption = Annotated[
+    float, typer.Option("--check-seconds", min=0.1, max=1e6, help="Limit of one run of the command.")
+]
 DeviceOption = Annotated[int, typer.Option("--device", min=0, help="Number of the GPU.")]

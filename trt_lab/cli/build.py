@@ -127,6 +127,8 @@ def _tell(record: Record, seen: Observation, probes: list[str], *, json: bool) -
     print_line(took if latency is None else f"{took}; end-to-end latency {latency:.3f} ms (median)")
     if probes:
         print_line(f"probes {seen.sentence}")
+        for probe, near in seen.instead.items():
+            print_line(f"  in place of {probe}: {', '.join(near) or 'nothing near it is neutral'}")
     print_line(f"wrote {record.path}")
     if found:
         print_line(f"✗ {line}: the type asked for is nowhere in the engine")

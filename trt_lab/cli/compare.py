@@ -1,22 +1,33 @@
-"""`trt-lab compare`: any two of record, golden, .npz, .safetensors, Polygraphy JSON."""
+"""`trt-lab compare`: any two of record, golden, .npz, .safetensors, Polygraphy JSON; and the two builds behind them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from trt_lab.cli.arguments import JsonOption
+from trt_lab.cli.arguments import CheckOption, CheckSecondsOption, JsonOption
 from trt_lab.cli.output import FINDING, FINE, print_json, print_line, print_table
-from trt_lab.compare.selfcheck import random_tensors
-from trt_lab.compare.sides import Comparison, RecordSide, Side, compare_sides, comparison_json, open_side, side_samples
+from trt_lab.compare.in_graph import compare_in_graph
+from trt_lab.compare.opened import OpenedTensor, open_tensor
+from trt_lab.compare.sides import (
+    Comparison,
+    RecordSide,
+    Side,
+    compare_sides,
+    comparison_json,
+    matched_samples,
+    open_side,
+)
 from trt_lab.compare.tolerance import PRESETS, Tolerances, parse_tolerances
-from trt_lab.compare.words import summarize
-from trt_lab.diagnose.check import Check
-from trt_lab.errors import TrtLabError
+from trt_lab.compare.words import format_snr, summarize
+from trt_lab.diagnose.check import COMMAND_SECONDS, Check
+from trt_lab.errors import TrtLabError, UsageError
 from trt_lab.graph.view import GraphView
+from trt_lab.types import JsonValue, Tolerance
 
 NAME = "compare"
 
@@ -36,13 +47,20 @@ def run(
     preset: Annotated[
         str | None, typer.Option("--preset", help=f"Tolerances to start from: {', '.join(PRESETS)}.")
     ] = None,
-    check: Annotated[
-        str | None,
-        typer.Option(
-            "--check",
-            help="Decides instead of the tolerance: a figure such as 'cosine>=0.999', or a command, run without a shell, "
-            "that exits 0 when the outputs are good ({outputs} and {golden} are folders of .npz).",
-        ),
+    check: CheckOption = None,
+    check_seconds: CheckSecondsOption = COMMAND_SECONDS,
+    tensor: Annotated[
+        str | None, typer.Option("--tensor", help="Also open this one: quantiles, ULP distance, ties, errors by size.")
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=0, help="Sample of --tensor; default the worst.")
+    ] = None,
+    reference: Annotated[
+        Path | None, typer.Option("--reference", help="A third side: A and B are two builds, each is held against it.")
+    ] = None,
+    layers: Annotated[
+        list[Path] | None,
+        typer.Option("--layers", help="Layer JSON of A, then of B, where they are no records: fusions and tactics."),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Leave out RMSE, cosine and SNR: two to three times quicker.")
@@ -50,44 +68,106 @@ def run(
     json: JsonOption = False,
 ) -> int:
     """Compare two sides, tensor by tensor. Exit 1 when they differ."""
+    from trt_lab.cli.builds import against_json, pair_builds, print_against  # they load the profiling
+
     tolerances = parse_tolerances(preset, atol or (), rtol or ())
+    wanted = Check.of(check, seconds=check_seconds) if check is not None else None
+    if sample is not None and tensor is None:
+        raise UsageError("--sample says which sample of --tensor is opened; name the tensor too")
+    if layers is not None and len(layers) != 2:
+        raise UsageError(f"--layers: {len(layers)} given; give it twice, for A and then for B")
     left, right = open_side(a), open_side(b)
-    comparison = compare_sides(left, right, tolerance=tolerances, sums=not quick, not_comparable=_random(left, right))
-    passes: bool | None = None
-    if check is not None:
-        passes = Check.of(check).passes(side_samples(left), side_samples(right))
+    third = open_side(reference) if reference is not None else None
+    view = _view(left, right, *([third] if third is not None else []))
+    comparison = _compare(view, left, right, tolerances, quick)
+    against = [_compare(view, side, third, tolerances, quick) for side in (left, right)] if third is not None else []
+    engines = layers or ([a, b] if _is_engine(left) and _is_engine(right) else None)
+    builds = pair_builds(engines, left, right, comparison, medians=not quick) if engines is not None else None
+    opened = open_tensor(left, right, tensor, sample=sample, tolerance=tolerances, view=view) if tensor else None
+    passes = wanted.passes(*matched_samples(left, right)) if wanted is not None else None
     if json:
         data = comparison_json(comparison)
-        data["tolerance"] = {
-            "atol": tolerances.default.atol,
-            "rtol": tolerances.default.rtol,
-            "source": tolerances.source,
-        }
-        data["check"] = None if check is None else {"check": check, "passes": passes}
+        data["tolerance"] = _tolerance_json(tolerances)
+        data["check"] = None if wanted is None else {"check": str(wanted), "passes": passes}
+        data["opened"] = opened.as_json() if opened is not None else None
+        data["builds"] = builds.as_json() if builds is not None else None
+        data["against_reference"] = against_json(third, against) if third is not None else None
         print_json(data)
     else:
-        _print(comparison, tolerances, check, passes)
-    good = comparison.verdict == "same" if passes is None else passes
+        _print(comparison, tolerances, opened)
+        if builds is not None:
+            builds.print()
+        if third is not None:
+            print_against(third, against)
+        if wanted is not None:
+            print_line(f"check {wanted}: {'passes' if passes else 'fails'}")
+    good = all(found.verdict == "same" for found in (comparison, *against)) if passes is None else passes
     return FINE if good else FINDING
 
 
-def _random(*sides: Side) -> dict[str, str]:
-    """Tensors that every run makes anew, as far as a side is a record that holds its model."""
+def _view(*sides: Side) -> GraphView | None:
+    """The graph, as far as a side is a record that holds its model."""
     for side in sides:
         if isinstance(side, RecordSide):
             with suppress(TrtLabError):
-                return random_tensors(GraphView.of(side.record.model()))
-    return {}
+                return GraphView.of(side.record.model())
+    return None
 
 
-def _print(comparison: Comparison, tolerances: Tolerances, check: str | None, passes: bool | None) -> None:
-    rows = [(s.name, s.verdict, s.max_abs, s.max_rel, s.cosine, summarize(s)) for s in comparison.tensors]
-    columns = ("tensor", "verdict", "max abs", "max rel", "cosine", "why")
-    print_table(columns, rows, numbers=("max abs", "max rel", "cosine"))
+def _is_engine(side: Side) -> bool:
+    return isinstance(side, RecordSide) and side.record.meta.role == "engine" and bool(side.record.layers)
+
+
+def _compare(view: GraphView | None, a: Side, b: Side, tolerances: Tolerances, quick: bool) -> Comparison:
+    if view is None:
+        return compare_sides(a, b, tolerance=tolerances, sums=not quick)
+    return compare_in_graph(view, a, b, tolerance=tolerances, sums=not quick)
+
+
+def _tolerance_json(tolerances: Tolerances) -> dict[str, JsonValue]:
+    def pairs(limits: Mapping[str, Tolerance]) -> dict[str, JsonValue]:
+        return {name: {"atol": limit.atol, "rtol": limit.rtol} for name, limit in limits.items()}
+
+    limit = tolerances.default
+    return {
+        "atol": limit.atol,
+        "rtol": limit.rtol,
+        "by_dtype": pairs(tolerances.by_dtype),
+        "by_tensor": pairs(tolerances.by_tensor),
+        "source": tolerances.source,
+    }
+
+
+def _print(comparison: Comparison, tolerances: Tolerances, opened: OpenedTensor | None) -> None:
+    several = comparison.samples > 1
+    rows = [
+        (
+            s.name,
+            s.verdict,
+            *([s.sample] if several else []),
+            s.max_abs,
+            s.max_rel,
+            s.cosine,
+            format_snr(s),
+            summarize(s),
+        )
+        for s in comparison.tensors
+    ]
+    columns = (
+        "tensor",
+        "verdict",
+        *(["sample"] if several else []),
+        "max abs",
+        "max rel",
+        "cosine",
+        "SNR dB",
+        "why",
+    )
+    print_table(columns, rows, numbers=("sample", "max abs", "max rel", "cosine", "SNR dB"))
     for note in comparison.notes:
         print_line(f"note: {note}")
     first = f", first at {comparison.first_divergent}" if comparison.first_divergent else ""
     limit = tolerances.default
     print_line(f"{comparison.verdict}{first} (atol {limit.atol:g}, rtol {limit.rtol:g}; {tolerances.source})")
-    if check is not None:
-        print_line(f"check {check}: {'passes' if passes else 'fails'}")
+    for line in opened.lines if opened is not None else ():
+        print_line(line)

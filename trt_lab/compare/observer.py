@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from trt_lab.compare.sides import Comparison, compare_sides, open_side
@@ -67,6 +67,7 @@ class Observation:
         outputs: Final outputs of the probed engine against the clean one; None when they were not recorded.
         neutral_tensors: Proposal: tensors that can be seen without splitting a layer.
         hidden: Tensors that cannot be seen without changing the engine; told where it is perturbing.
+        instead: Perturbing probe → the closest neutral tensors before and behind it, in graph order.
         reason: Why nothing is known, or nothing is to be known.
     """
 
@@ -80,6 +81,7 @@ class Observation:
     outputs: Comparison | None = None
     neutral_tensors: tuple[TensorId, ...] = ()
     hidden: tuple[TensorId, ...] = ()
+    instead: Mapping[str, tuple[TensorId, ...]] = field(default_factory=dict)
     reason: str = ""
 
     @property
@@ -132,6 +134,7 @@ class Observation:
             "outputs_max_abs": self.moved,
             "neutral_tensors": [str(tensor) for tensor in self.neutral_tensors],
             "hidden_tensors": [str(tensor) for tensor in self.hidden],
+            "instead": {probe: [str(tensor) for tensor in tensors] for probe, tensors in self.instead.items()},
         }
 
 
@@ -175,9 +178,10 @@ def observe(
     types = _type_changes(clean, probed)
     moved = outputs is not None and outputs.verdict == "differs"
     effect: Effect = "perturbing" if changes or types or moved else "neutral"
+    by_probe = _by_probe(list(probes), changes, effect, view)
     return Observation(
         effect=effect,
-        by_probe=_by_probe(list(probes), changes, effect, view),
+        by_probe=by_probe,
         layers_clean=len(clean),
         layers_probed=len(probed),
         changes=changes,
@@ -186,6 +190,7 @@ def observe(
         outputs=outputs,
         neutral_tensors=safe_to_probe(clean, view) if view is not None and effect == "perturbing" else (),
         hidden=hidden_tensors(clean, view) if view is not None and effect == "perturbing" else (),
+        instead=_instead(by_probe, clean, view) if view is not None else {},
     )
 
 
@@ -220,6 +225,20 @@ def nearest_safe(
     """The closest neutral tensors before and behind a tensor: what to probe in its place."""
     safe = set(safe_to_probe(layers, view))
     return _walk(tensor, safe, view, back=True), _walk(tensor, safe, view, back=False)
+
+
+def _instead(
+    by_probe: Mapping[str, Effect], layers: Sequence[LayerInfo], view: GraphView
+) -> dict[str, tuple[TensorId, ...]]:
+    """What to probe in place of the perturbing probes that do not lie between layers."""
+    safe = set(safe_to_probe(layers, view))
+    found = {}
+    for probe, effect in by_probe.items():
+        tensor = TensorId(probe)
+        if effect == "perturbing" and tensor in view.tensors and tensor not in safe:
+            before, behind = nearest_safe(tensor, layers, view)
+            found[probe] = (*before, *(near for near in behind if near not in before))
+    return found
 
 
 def _mangled(name: str) -> str:

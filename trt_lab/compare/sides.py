@@ -12,7 +12,8 @@ import numpy as np
 
 from trt_lab.compare.metrics import compare_arrays
 from trt_lab.compare.tolerance import Tolerances
-from trt_lab.errors import CompareError
+from trt_lab.compare.torch_module import as_array, is_module, module_runner
+from trt_lab.errors import CompareError, TrtLabError
 from trt_lab.record import Record, is_record
 from trt_lab.record.schema import to_json
 from trt_lab.tensors import dtype_name, open_samples
@@ -38,29 +39,40 @@ class Side(Protocol):
         ...
 
 
-class RecordSide:
-    """The outputs and probes of a record, by tensor id."""
+class _RunSide:
+    """Samples that come whole: the one that was asked for last is kept."""
 
-    def __init__(self, record: Record) -> None:
-        self.label = record.name
-        self.samples = record.samples
-        self.record = record
+    def __init__(self, label: str, samples: int, load: Callable[[int], Mapping[str, np.ndarray]]) -> None:
+        self.label = label
+        self.samples = samples
+        self._load = load
         self._at = -1
-        self._arrays: dict[str, np.ndarray] = {}
+        self._arrays: Mapping[str, np.ndarray] = {}
 
     def names(self) -> tuple[str, ...]:
-        """Outputs in the engine's order."""
+        """Names of the first sample, in its order."""
         return tuple(self._sample(0)) if self.samples else ()
 
     def get(self, sample: int, name: str) -> np.ndarray:
-        """A view of the record's file."""
-        return self._sample(sample)[name]
+        """One tensor. Raises CompareError when this sample lacks it."""
+        try:
+            return self._sample(sample)[name]
+        except KeyError as error:
+            raise _lacking(self.label, sample, name) from error
 
-    def _sample(self, sample: int) -> dict[str, np.ndarray]:
+    def _sample(self, sample: int) -> Mapping[str, np.ndarray]:
         if sample != self._at:
-            self._arrays = self.record.outputs(sample)
+            self._arrays = self._load(sample)
             self._at = sample
         return self._arrays
+
+
+class RecordSide(_RunSide):
+    """The outputs and probes of a record, by tensor id: views of its files."""
+
+    def __init__(self, record: Record) -> None:
+        super().__init__(record.name, record.samples, record.outputs)
+        self.record = record
 
 
 class ArraySide:
@@ -80,55 +92,41 @@ class ArraySide:
         try:
             return as_array(self._samples[sample][name])
         except KeyError as error:
-            raise CompareError(
-                f"{self.label}: sample {sample} has no tensor '{name}', sample 0 has; save all of them"
-            ) from error
+            raise _lacking(self.label, sample, name) from error
 
 
-class LiveSide:
+class LiveSide(_RunSide):
     """A function, a PyTorch module or a live engine, run on each sample when it is asked for.
 
     Args:
-        run: Takes the inputs by name, as keyword arguments when it is a PyTorch module; gives arrays or torch tensors by
-            name, a sequence, or one alone (then called `output_0`, `output_1`, …).
+        run: Takes the inputs by name as one mapping; a PyTorch module takes tensors, see `compare.torch_module`. Gives arrays
+            or torch tensors by name, a sequence, or one alone (then called `output_0`, `output_1`, …).
         inputs: One mapping a sample.
     """
 
     def __init__(self, run: Runs, inputs: Sequence[Mapping[str, np.ndarray]], label: str = "live") -> None:
-        self.label = label
-        self.samples = len(inputs)
-        self._run = run
+        self._run = module_runner(run) if is_module(run) else run
         self._inputs = inputs
-        self._at = -1
-        self._arrays: dict[str, np.ndarray] = {}
+        super().__init__(label, len(inputs), self._results)
 
-    def names(self) -> tuple[str, ...]:
-        """Names of what the first sample gave."""
-        return tuple(self._sample(0)) if self.samples else ()
-
-    def get(self, sample: int, name: str) -> np.ndarray:
-        """One result."""
-        return self._sample(sample)[name]
-
-    def _sample(self, sample: int) -> dict[str, np.ndarray]:
-        if sample != self._at:
+    def _results(self, sample: int) -> dict[str, np.ndarray]:
+        try:
             given = self._run(self._inputs[sample])
-            if not isinstance(given, Mapping):
-                items = given if isinstance(given, list | tuple) else [given]
-                given = {f"output_{i}": item for i, item in enumerate(items)}
-            self._arrays = {str(name): as_array(item) for name, item in given.items()}
-            self._at = sample
-        return self._arrays
+        except TrtLabError:
+            raise
+        except Exception as error:  # the function is the user's
+            text = " ".join(str(error).split())[:300]
+            raise CompareError(
+                f"{self.label}: failed on sample {sample} ({type(error).__name__}: {text}); mend it"
+            ) from error
+        if not isinstance(given, Mapping):
+            items = given if isinstance(given, list | tuple) else [given]
+            given = {f"output_{i}": item for i, item in enumerate(items)}
+        return {str(name): as_array(item) for name, item in given.items()}
 
 
-def as_array(value: Any) -> np.ndarray:
-    """A numpy array; torch tensors are taken to the CPU, those of types that numpy lacks widened to float32."""
-    if hasattr(value, "detach"):
-        tensor = value.detach().cpu()
-        if str(tensor.dtype) in ("torch.bfloat16", "torch.float8_e4m3fn", "torch.float8_e5m2"):
-            tensor = tensor.float()
-        return tensor.numpy()
-    return np.asarray(value)
+def _lacking(label: str, sample: int, name: str) -> CompareError:
+    return CompareError(f"{label}: sample {sample} has no tensor '{name}', sample 0 has; save all of them")
 
 
 def open_side(source: SideSource, *, label: str | None = None, inputs: Sequence[Sample] | None = None) -> Side:
@@ -175,24 +173,31 @@ def _open_path(path: Path) -> Side:
 
 
 class _SideSample(Mapping[str, np.ndarray]):
-    """One sample of a side, read when it is asked for."""
+    """One sample of a side, read when it is asked for; `names` are those on the outside, and what the side calls them."""
 
-    def __init__(self, side: Side, sample: int) -> None:
-        self._side, self._sample = side, sample
+    def __init__(self, side: Side, sample: int, names: Mapping[str, str]) -> None:
+        self._side, self._sample, self._names = side, sample, names
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self._side.get(self._sample, name)
+        return self._side.get(self._sample, self._names[name])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._side.names())
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self._side.names())
+        return len(self._names)
 
 
-def side_samples(side: Side) -> list[Mapping[str, np.ndarray]]:
-    """A side as one mapping a sample, as checks take them."""
-    return [_SideSample(side, sample) for sample in range(side.samples)]
+def matched_samples(a: Side, b: Side) -> tuple[list[Mapping[str, np.ndarray]], list[Mapping[str, np.ndarray]]]:
+    """What `compare_sides` compares, as one mapping a sample for a check: tensors and samples of both, by the names of `a`.
+
+    Raises:
+        CompareError: No tensor can be matched.
+    """
+    pairs, _, _ = _match(a, b, [])
+    samples = range(min(a.samples, b.samples))
+    own, other = {name: name for name, _ in pairs}, dict(pairs)
+    return [_SideSample(a, i, own) for i in samples], [_SideSample(b, i, other) for i in samples]
 
 
 @dataclass(frozen=True)
@@ -248,6 +253,7 @@ def compare_sides(
     tolerance: Tolerance | Tolerances | None = None,
     order: Sequence[str] | None = None,
     not_comparable: Mapping[str, str] | None = None,
+    makers: Mapping[str, str] | None = None,
     sums: bool = True,
 ) -> Comparison:
     """Compares the tensors that both sides have, on every sample.
@@ -260,6 +266,7 @@ def compare_sides(
         tolerance: One for all, or one by type and tensor.
         order: Names in graph order; default the order of `a`.
         not_comparable: Tensor → why no verdict is given (random ops upstream).
+        makers: Tensor → what makes it, for notes.
         sums: See `compare_arrays`.
 
     Raises:
@@ -287,7 +294,7 @@ def compare_sides(
     rank = {name: place for place, name in enumerate(order or ())}
     ordered = sorted(found, key=lambda name: rank.get(name, len(rank)))
     tensors = tuple(max(found[name], key=_badness) for name in ordered)
-    notes += _non_finite_note(tensors)
+    notes += _non_finite_note(tensors, makers or {})
     return Comparison(
         label_a=a.label,
         label_b=b.label,
@@ -367,10 +374,11 @@ def _first(tensors: Sequence[TensorStats]) -> str | None:
     return next((stats.name for stats in tensors if stats.verdict == "differs"), None)
 
 
-def _non_finite_note(tensors: Sequence[TensorStats]) -> list[str]:
+def _non_finite_note(tensors: Sequence[TensorStats], makers: Mapping[str, str]) -> list[str]:
     for stats in tensors:
         if stats.nan_only_a or (stats.inf_mismatch and stats.pos_inf_a + stats.neg_inf_a > stats.inf_both):
-            return [f"first NaN or infinity that only side a has: {stats.name}, sample {stats.sample}"]
+            made = f", made by {makers[stats.name]}" if stats.name in makers else ""
+            return [f"first NaN or infinity that only side a has: {stats.name}, sample {stats.sample}{made}"]
     return []
 
 

@@ -17,6 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from trt_lab.compare.metrics import compare_arrays
+from trt_lab.diagnose.check_function import named_function
 from trt_lab.errors import UsageError
 from trt_lab.tensors import write_npz
 from trt_lab.types import TensorStats, Tolerance
@@ -45,8 +46,8 @@ class Check:
         command: Program and arguments; run without a shell, exit status 0 passes. `{outputs}` and `{golden}` stand for
             folders with one .npz a sample; without them both are put behind.
         function: Called with outputs and golden outputs, lists of mappings, or with the outputs alone when it takes one
-            argument (`def metric(outputs) -> float`); gives a bool, or a number for `at_least`.
-        at_least: Smallest good number of `function`.
+            argument (`def metric(outputs) -> float`); gives a bool, or a number for `at_least` or `at_most`.
+        at_least, at_most: Smallest and largest good number of `function`. NaN is never good.
         metric: Name of a figure, comparison and threshold; all outputs of all samples must keep it.
         seconds: Limit of one run of the command.
     """
@@ -54,24 +55,37 @@ class Check:
     command: tuple[str, ...] = ()
     function: Judge | None = None
     at_least: float | None = None
+    at_most: float | None = None
     metric: tuple[str, str, float] | None = None
     seconds: float = COMMAND_SECONDS
 
     @classmethod
-    def of(cls, what: CheckSource, *, at_least: float | None = None, seconds: float = COMMAND_SECONDS) -> Check:
-        """A check from a metric such as `cosine>=0.999`, a command line, an argument list, or a function.
+    def of(
+        cls,
+        what: CheckSource,
+        *,
+        at_least: float | None = None,
+        at_most: float | None = None,
+        seconds: float = COMMAND_SECONDS,
+    ) -> Check:
+        """A check from a figure such as `cosine>=0.999`, a function, `FILE.py:FUNCTION` (with `>= 0.7` where it gives a
+        number), a command line, or an argument list.
 
         Raises:
-            UsageError: It is empty, or quotes are not closed.
+            UsageError: It is empty, quotes are not closed, or the function cannot be had.
         """
         if isinstance(what, Check):
             return what
         if callable(what):
-            return cls(function=what, at_least=at_least)
+            return cls(function=what, at_least=at_least, at_most=at_most)
         if isinstance(what, str):
             found = _METRIC.fullmatch(what)
             if found is not None:
                 return cls(metric=(found[1], found[2], _threshold(what, found[3])))
+            if (named := named_function(what)) is not None:
+                function, sign, limit = named
+                least, most = (limit if sign == ">=" else at_least), (limit if sign == "<=" else at_most)
+                return cls(function=function, at_least=least, at_most=most)
             try:
                 what = shlex.split(what)
             except ValueError as error:
@@ -85,7 +99,8 @@ class Check:
             return "{} {} {:g}".format(*self.metric)
         if self.function is not None:
             name = getattr(self.function, "__name__", type(self.function).__name__)
-            return f"{name}()" + (f" >= {self.at_least:g}" if self.at_least is not None else "")
+            limits = ((">=", self.at_least), ("<=", self.at_most))
+            return f"{name}()" + "".join(f" {sign} {limit:g}" for sign, limit in limits if limit is not None)
         return shlex.join(self.command)
 
     def passes(self, outputs: Outputs, golden: Outputs) -> bool:
@@ -106,13 +121,21 @@ class Check:
         except Exception as error:  # the function is the user's
             text = " ".join(str(error).split())[:200]
             raise UsageError(f"the check {self} failed by itself ({type(error).__name__}: {text}); mend it") from error
-        if self.at_least is not None:
-            return not math.isnan(float(answer)) and float(answer) >= self.at_least
-        if not isinstance(answer, (bool, np.bool_)):
+        if self.at_least is None and self.at_most is None:
+            if not isinstance(answer, (bool, np.bool_)):
+                raise UsageError(
+                    f"the check {self} gave {answer!r}; it must give True or False, or a number together with at_least "
+                    "or at_most (FILE.py:FUNCTION >= 0.7)"
+                )
+            return bool(answer)
+        try:
+            number = float(answer)
+        except (TypeError, ValueError) as error:
             raise UsageError(
-                f"the check {self} gave {answer!r}; it must give True or False, or a number together with at_least"
-            )
-        return bool(answer)
+                f"the check {self} gave {answer!r}, which is no number to hold against the limit"
+            ) from error
+        least, most = self.at_least, self.at_most
+        return not math.isnan(number) and (least is None or number >= least) and (most is None or number <= most)
 
     def _run(self, outputs: Outputs, golden: Outputs) -> bool:
         with tempfile.TemporaryDirectory(prefix="trt-lab-check-") as scratch:

@@ -60,6 +60,17 @@ def test_c17_neutral_tensors_are_proposed(l2norm: GraphView) -> None:
     assert observe(clean, probed, view=l2norm).neutral_tensors == safe
 
 
+def test_c17_what_to_probe_in_place_of_a_perturbing_probe(l2norm: GraphView) -> None:
+    index = NodeIndex.of(l2norm.nodes.values())
+    probes = ["/a/a.11/Relu_output_0", "/Mul_output_0"]
+    clean, probed = (engine(f"l2norm_overflow.fp16{part}", index) for part in ("", ".probe1"))
+    found = observe(clean, probed, probes=probes, view=l2norm)
+    assert found.by_probe["/a/a.11/Relu_output_0"] == "perturbing"
+    assert found.instead == {"/a/a.11/Relu_output_0": ("/a/a.9/Relu_output_0", "/Mul_output_0")}
+    assert found.as_json()["instead"] == {"/a/a.11/Relu_output_0": ["/a/a.9/Relu_output_0", "/Mul_output_0"]}
+    assert observe(clean, clean, probes=probes, view=l2norm).instead == {}
+
+
 def test_layer_map_of_a_recorded_engine(l2norm: GraphView) -> None:
     layers = engine("l2norm_overflow.fp16", NodeIndex.of(l2norm.nodes.values()))
     found = LayerMap.of(layers, l2norm)

@@ -98,3 +98,63 @@ def test_the_default_judge() -> None:
     good, error = judge(FAR, GOLDEN, Tolerance())
     assert not good and error is None
     assert judge(NEAR, GOLDEN, Tolerance(0, 0)) == (False, pytest.approx(0.001, rel=1e-3))
+
+
+METRIC = """
+import numpy as np
+
+def top1(outputs, golden):
+    return float(np.mean([np.argmax(a["y"]) == np.argmax(b["y"]) for a, b in zip(outputs, golden)]))
+
+def largest(outputs):
+    return max(float(sample["y"].max()) for sample in outputs)
+
+def good(outputs, golden):
+    return len(outputs) == len(golden)
+
+number = 3
+"""
+
+
+@pytest.fixture
+def metric_file(tmp_path: Path) -> Path:
+    file = tmp_path / "my metric.py"
+    file.write_text(METRIC)
+    return file
+
+
+def test_a_function_of_a_file_with_a_threshold(metric_file: Path) -> None:
+    golden = [{"y": np.array([0.0, 1.0])}, {"y": np.array([1.0, 0.0])}]
+    half = [{"y": np.array([0.0, 2.0])}, {"y": np.array([0.0, 2.0])}]
+    assert Check.of(f"{metric_file}:top1 >= 0.5").passes(half, golden)
+    assert not Check.of(f"{metric_file}:top1>=0.6").passes(half, golden)
+    assert Check.of(f"{metric_file}:largest <= 2").passes(half, golden)
+    assert not Check.of(f"{metric_file}:largest <= 1.9").passes(half, golden)
+    assert Check.of(f"{metric_file}:good").passes(half, golden)
+    assert str(Check.of(f"{metric_file}:top1>=0.50")) == "top1() >= 0.5"
+    assert not Check.of(lambda outputs: float("nan"), at_most=1.0).passes(half, golden), "NaN is never good"
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("FILE:nothing", "has no function 'nothing'"),
+        ("FILE:number", "has no function 'number'"),
+        ("FILE:top1 >= 1e", "is no number"),
+        ("missing.py:top1", "missing.py: no such file"),
+        ("cosine>=.", "is no number"),
+    ],
+)
+def test_a_function_that_cannot_be_had(metric_file: Path, what: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Check.of(what.replace("FILE", str(metric_file)))
+
+
+def test_a_file_that_fails_and_an_answer_that_is_no_verdict(metric_file: Path) -> None:
+    with pytest.raises(UsageError, match="a number together with at_least or at_most"):
+        Check.of(f"{metric_file}:largest").passes([{"y": np.ones(1)}], [{"y": np.ones(1)}])
+    with pytest.raises(UsageError, match="no number to hold against"):
+        Check.of(lambda outputs: "high", at_least=1.0).passes([{}], [{}])
+    metric_file.write_text("import nosuchmodule\ndef top1(outputs): return 1.0")
+    with pytest.raises(UsageError, match="failed by itself .*nosuchmodule"):
+        Check.of(f"{metric_file}:top1 >= 1")

@@ -128,6 +128,10 @@ def _observer_notes(seen: Observation | None) -> list[str]:
         if tensors:
             more = f" and {len(tensors) - LISTED} more" if len(tensors) > LISTED else ""
             notes.append(f"{label}: {', '.join(tensors[:LISTED])}{more}.")
+    for probe, near in list(seen.instead.items())[:LISTED]:
+        notes.append(
+            f"In place of {probe} probe {', '.join(near[:LISTED]) or 'elsewhere: nothing near it is neutral'}."
+        )
     return notes
 
 
