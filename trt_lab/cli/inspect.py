@@ -15,8 +15,9 @@ from trt_lab.cli.arguments import JsonOption
 from trt_lab.cli.output import FINDING, FINE, print_json, print_line, print_table, shorten
 from trt_lab.compare.unmapped import constant_names, explain_layer
 from trt_lab.engine_nodes import is_reformat
+from trt_lab.errors import UsageError
 from trt_lab.profiling.fusion import Split, fusion
-from trt_lab.profiling.lints import Lint, lints
+from trt_lab.profiling.lints import REQUESTS, Lint, lints
 from trt_lab.profiling.shares import Share, memory, precision_key, reformats, shares
 from trt_lab.profiling.source import Engine, open_engine
 from trt_lab.record.schema import to_json
@@ -49,6 +50,8 @@ def run(
     json: JsonOption = False,
 ) -> int:
     """Show what is inside an engine: layers, precisions, memory, fusion, findings. Exit 1 on an error finding."""
+    if precision is not None and precision.lower() not in ("fp32", *REQUESTS):
+        raise UsageError(f"--precision {precision!r} is not known; take {', '.join(REQUESTS)} or fp32")
     engine = open_engine(file, model=model, profile=profile, times=times)
     found = lints(engine, precision=precision)
     if json:
@@ -242,6 +245,5 @@ def _percent(share: float | None) -> str | None:
 
 
 def _wrap(text: str, *, indent: str = "") -> None:
-    plain = "".join(char if char.isprintable() else "·" for char in text)
-    for line in textwrap.wrap(plain, _WIDTH, subsequent_indent=indent):
+    for line in textwrap.wrap(text, _WIDTH, subsequent_indent=indent):
         print_line(line)

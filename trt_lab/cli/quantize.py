@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,6 +12,7 @@ from trt_lab.cli.arguments import CheckOption, CheckSecondsOption, JsonOption, M
 from trt_lab.cli.opening import open_given
 from trt_lab.cli.output import FINDING, FINE, print_json, print_line, print_table, show_progress
 from trt_lab.cli.sampling import SampleOptions, spread
+from trt_lab.cli.targets import check_targets
 from trt_lab.diagnose.check import COMMAND_SECONDS, Check
 from trt_lab.errors import UsageError
 from trt_lab.quantizing import Quantization, Quantized, made_json
@@ -59,6 +61,15 @@ def run(
     json: JsonOption = False,
 ) -> int:
     """Examine the Q/DQ of a model; with -o make an INT8 model first. Exit 1: a bad scale, or the check fails."""
+    check_targets(
+        (("-o", out, b""), ("--write-cache", write_cache, b"TRT-"), ("--fixed", fixed, b"")),
+        (model, read_cache, float_model, given.inputs),
+    )
+    making = {
+        "--method": method != "entropy", "--tool": tool != "ort", "--type": number != "int8", "--per-tensor": per_tensor,
+        "--operator": operators, "--exclude": exclude, "--read-cache": read_cache, "--write-cache": write_cache,
+    }  # fmt: skip
+    _check_use({"--float-model": float_model} if out is not None else making, made=out is not None)
     session = open_given(model, given)
     wanted = Check.of(check, seconds=check_seconds) if check is not None else None
     with show_progress(quiet=json) as tell:
@@ -74,6 +85,17 @@ def run(
     else:
         _print(made, found)
     return FINE if found.is_fine else FINDING
+
+
+def _check_use(elsewhere: Mapping[str, object], *, made: bool) -> None:
+    """Refuses options that would have no effect: those that make a model without -o, those of a given one with it."""
+    for option, value in elsewhere.items():
+        if value:
+            raise UsageError(
+                f"{option} belongs to a MODEL that has Q/DQ; leave it out, or -o"
+                if made
+                else f"{option} says how a model is made; give -o OUT.onnx too"
+            )
 
 
 def _type(text: str) -> Literal["int8", "fp8"]:

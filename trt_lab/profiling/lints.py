@@ -31,7 +31,8 @@ IMAGE_CHANNELS = 4
 WASTE = 0.1
 """Share of padding in a product from which it is worth a line."""
 _NORM_OPS = ("LayerNormalization", "GroupNormalization", "InstanceNormalization", "RMSNormalization")
-_TYPES = {"fp16": ("float16",), "bf16": ("bfloat16",), "int8": ("int8",), "fp8": ("float8_e4m3fn",)}
+REQUESTS = {"fp16": ("float16",), "bf16": ("bfloat16",), "int8": ("int8",), "fp8": ("float8_e4m3fn",)}
+"""Precision that can be asked for → types of tensors of which one must be there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def _asked(engine: Engine, precision: str | None) -> Iterator[Lint]:
     asked = [p for p in ("fp8", "int8", "fp16", "bf16") if isinstance(told, str) and p in told.lower()]
     types = count_tensor_types(engine.layers)
     total = sum(types.values()) - types.get("unknown", 0)
-    if not asked or not total or any(types.get(kind) for p in asked for kind in _TYPES[p]):
+    if not asked or not total or any(types.get(kind) for p in asked for kind in REQUESTS[p]):
         return
     word = {"fp16": "half", "bf16": "bfloat16"}.get(asked[-1], asked[-1])
     yield _lint(

@@ -114,8 +114,11 @@ def open_engine(
     """
     source = Path(path).expanduser()
     view = _view(model)
-    if not source.exists():
-        raise RecordError(f"{source}: no such file or folder; check the path")
+    try:
+        if not source.exists():
+            raise RecordError(f"{source}: no such file or folder; check the path")
+    except OSError as error:  # a folder above may not be read, or the name is too long
+        raise RecordError(f"{source}: cannot be read ({error.strerror or error}); check the path") from error
     extra = {
         key: Path(value).expanduser() for key, value in (("profile", profile), ("times", times)) if value is not None
     }

@@ -271,3 +271,35 @@ def test_a_check_without_a_number_says_so() -> None:
 
     with pytest.raises(UsageError, match="is no number"):
         Check.of("cosine>=e")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["-o", "MODEL"], "would overwrite"),
+        (["-o", "one", "--fixed", "one", "--check", "cosine>=0.9"], "-o is written there too"),
+        (["-o", "new", "--write-cache", "notes"], "is not overwritten"),
+        (["-o", "."], "is a folder"),
+        (["--write-cache", "new"], "give -o"),
+        (["--read-cache", "notes"], "give -o"),
+        (["--exclude", "Conv"], "give -o"),
+        (["-o", "new", "--float-model", "MODEL"], "leave it out"),
+    ],
+)
+def test_quantize_refuses_before_it_works(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    told: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("MODEL", "notes"):
+        Path(name).write_text("a month of work")
+    assert told in refused(capsys, "quantize", "MODEL", *arguments)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["MODEL", "notes"]
+
+
+def test_a_precision_that_is_none_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = profile(tmp_path / "p.json", ("a", 1.0))
+    assert "take fp16, bf16, int8, fp8 or fp32" in refused(capsys, "inspect", file, "--precision", "banana")

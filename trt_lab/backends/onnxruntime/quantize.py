@@ -164,7 +164,7 @@ def _check(model: Model, task: QuantizeTask) -> None:
         view.node(node)
     if not any(info.op_type in task.operators and not info.graph for info in view.nodes.values()):
         raise UsageError(
-            f"{model.name} has no {', '.join(task.operators)}, so there is nothing to quantise; name others (--operators)"
+            f"{model.name} has no {', '.join(task.operators)}, so there is nothing to quantise; name others (operators, or --operator)"
         )
 
 
