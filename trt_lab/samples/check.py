@@ -108,36 +108,52 @@ def _cast(where: str, info: TensorInfo, array: np.ndarray, dtype: np.dtype, note
     if array.dtype.kind in "OUS":
         raise InputError(f"{where}; give numbers")
     with np.errstate(all="ignore"):
-        made = array.astype(dtype)
-        same = _same_numbers(array, made)
-    if same:
-        return made
-    both_floats = _is_float(array.dtype) and _is_float(dtype)
-    if not both_floats:
-        raise InputError(f"{where}; its numbers do not fit {info.dtype}: {advice}")
-    lost = np.isfinite(array.astype(np.float64)) & ~np.isfinite(made.astype(np.float64))
-    if lost.any():
+        made = (array if dtype.kind == "c" else np.real(array)).astype(dtype)
+        kept = np.asarray(_kept(array, made))
+        if kept.all():
+            return made
+        lost = _lost(array, made, kept)
+    if not (_is_float(array.dtype) and _is_float(dtype)):
+        raise InputError(f"{where}; its numbers do not fit {info.dtype}, a cast would change {lost}: {advice}")
+    gone = np.isfinite(array.astype(np.float64)) & ~np.isfinite(made.astype(np.float64))
+    if gone.any():
         raise InputError(
-            f"{where}; {int(lost.sum())} of its numbers are too large for {info.dtype}: scale them, or {advice}"
+            f"{where}; {int(gone.sum())} of its numbers are too large for {info.dtype}, a cast would change {lost}: "
+            f"scale them, or {advice}"
         )
-    notes.append(f"input '{info.name}' was rounded from {array.dtype} to {info.dtype}")
+    notes.append(f"input '{info.name}' was rounded from {array.dtype} to {info.dtype}: {lost}")
     return made
 
 
-def _same_numbers(before: np.ndarray, after: np.ndarray) -> bool:
-    """Whether a cast changed no number; NaN stays NaN."""
+def _lost(before: np.ndarray, after: np.ndarray, kept: np.ndarray) -> str:
+    """What a cast changes: how many numbers, and the one that moves furthest."""
+    kind = np.complex128 if "c" in (before.dtype.kind, after.dtype.kind) else np.float64
+    gap = np.abs(before.astype(kind) - after.astype(kind))
+    gap = np.where(kept, -1.0, np.where(np.isnan(gap), np.inf, gap))
+    at = np.unravel_index(int(gap.argmax()), gap.shape)
+    return f"{int((~kept).sum())} of {kept.size} numbers, the furthest {_figure(before[at])} → {_figure(after[at])}"
+
+
+def _figure(value: np.generic) -> str:
+    """A number with enough digits to see a rounding."""
+    if value.dtype.kind == "c":
+        return str(value)
+    return str(int(value)) if value.dtype.kind in "iub" else f"{float(value):.12g}"
+
+
+def _kept(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Numbers that a cast did not change; NaN stays NaN."""
     if before.dtype.kind == "c" and after.dtype.kind != "c":
-        return not np.any(np.imag(before)) and _same_numbers(np.real(before), after)
-    wide = np.complex128 if after.dtype.kind == "c" else None
-    if wide is None and before.dtype.kind in "biu" and after.dtype.kind in "biu":
-        return bool((after.astype(before.dtype) == before).all() and ((after < 0) == (before < 0)).all())
-    if wide is None and before.dtype.kind in "biu":
+        return (np.imag(before) == 0) & _kept(np.real(before), after)
+    whole = before.dtype.kind in "biu"
+    if whole and after.dtype.kind in "biu":
+        return (after.astype(before.dtype) == before) & ((after < 0) == (before < 0))
+    if whole and after.dtype.kind != "c":
         back = after.astype(np.float64)
-        return bool(
-            np.isfinite(back).all() and (np.abs(back) < 2**63).all() and (back.astype(before.dtype) == before).all()
-        )
-    kind = wide or np.float64
-    return bool(np.array_equal(before.astype(kind), after.astype(kind), equal_nan=True))
+        return np.isfinite(back) & (np.abs(back) < 2**63) & (back.astype(before.dtype) == before)
+    kind = np.complex128 if after.dtype.kind == "c" else np.float64
+    old, new = before.astype(kind), after.astype(kind)
+    return (old == new) | (np.isnan(old) & np.isnan(new))
 
 
 def _is_float(dtype: np.dtype) -> bool:

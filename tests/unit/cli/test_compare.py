@@ -92,7 +92,7 @@ def test_c35_layer_json_and_outputs_of_two_builds(capsys: Capsys, here: Path) ->
         "y",
     )
     _, out, _ = call(capsys, "compare", *arguments)
-    assert "fusions changed: 1" in out and "tactics changed: 1" in out and "r: one → two" in out
+    assert "fusions changed: 1" in out and "tactics changed: 1" in out and "one → two" in out
     assert "timing cache: not told for a, not told for b" in out and "a.npz against ref.npz: same" in out
 
 
