@@ -24,6 +24,7 @@ from trt_lab.errors import UsageError
 
 if TYPE_CHECKING:
     from trt_lab.compare.observer import Observation
+    from trt_lab.compare.selfcheck import SelfCheck
     from trt_lab.record import Record
 
 NAME = "build"
@@ -56,6 +57,13 @@ def run(
     clean: Annotated[
         bool, typer.Option("--clean", help="Also build it without probes, to tell whether they changed it.")
     ] = False,
+    self_check: Annotated[
+        bool,
+        typer.Option(
+            "--self-check",
+            help="Also, with no reference: the same input twice, rows of a batch; and the reference's own optimiser.",
+        ),
+    ] = False,
     repeat: Annotated[
         int,
         typer.Option(
@@ -68,9 +76,10 @@ def run(
     json: JsonOption = False,
 ) -> int:
     """Build an engine with its probes, run all samples, profile it, and keep the record."""
-    if repeat > 1 and (probe or timing_cache is not None):
+    if repeat > 1 and (probe or timing_cache is not None or self_check):
         raise UsageError(
-            "--repeat builds the clean engine, each time without a timing cache; leave --probe and --timing-cache out"
+            "--repeat builds the clean engine, each time without a timing cache, and runs each twice; leave --probe, "
+            "--timing-cache and --self-check out"
         )
     if lock is not None and repeat == 1:
         raise UsageError("--lock keeps the kernels of the best of several builds; add --repeat 3")
@@ -93,18 +102,20 @@ def run(
     with show_progress(quiet=json) as tell:
         record = session.build(tell).copy_to(out)
         seen = session.observer(build=clean)
-    return _tell(record, seen, list(session.probes), json=json)
+        checks = session.self_check(tell) if self_check else ()
+    return _tell(record, seen, list(session.probes), checks, json=json)
 
 
-def _tell(record: Record, seen: Observation, probes: list[str], *, json: bool) -> int:
-    """Prints what was built; 1 where the engine has nothing of the type asked for, which must not be measured unawares."""
+def _tell(record: Record, seen: Observation, probes: list[str], checks: tuple[SelfCheck, ...], *, json: bool) -> int:
+    """Prints what was built; 1 where a self-check fails, or the engine has nothing of the type asked for, which must not
+    be measured unawares."""
     types = Counter(layer.precision or "unknown" for layer in record.layers)
     latency = median(record.latency_ms) if record.latency_ms else None
     facts = record.meta.facts
     met, line = facts.get("precision_met"), facts.get("precision_line")
     cache = facts.get("engine_cache")
     state = cache.get("state") if isinstance(cache, dict) else None
-    found = 1 if met is False else 0
+    found = 1 if met is False or any(check.verdict == "differs" for check in checks) else 0
     if json:
         print_json(
             {
@@ -116,6 +127,7 @@ def _tell(record: Record, seen: Observation, probes: list[str], *, json: bool) -
                 "engine_cache": state,
                 "build_s": record.meta.build_s,
                 "latency_ms": latency,
+                "self_checks": [check.as_json() for check in checks],
                 "observer": {**seen.as_json(), "probes": [*probes], "emulated": facts.get("emulated")},
             }
         )
@@ -129,7 +141,9 @@ def _tell(record: Record, seen: Observation, probes: list[str], *, json: bool) -
         print_line(f"probes {seen.sentence}")
         for probe, near in seen.instead.items():
             print_line(f"  in place of {probe}: {', '.join(near) or 'nothing near it is neutral'}")
+    for check in checks:
+        print_line(f"{check.name}: {check.verdict.replace('_', ' ')}, {check.note}")
     print_line(f"wrote {record.path}")
-    if found:
+    if met is False:
         print_line(f"✗ {line}: the type asked for is nowhere in the engine")
     return found

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from trt_lab.backends.base import Runner
 from trt_lab.compare.metrics import compare_arrays
 from trt_lab.compare.tolerance import Tolerances
 from trt_lab.compare.torch_module import as_array, is_module, module_runner
@@ -21,7 +22,7 @@ from trt_lab.types import JsonValue, TensorStats, Tolerance, Verdict
 
 Sample: TypeAlias = Mapping[str, Any]
 Runs: TypeAlias = Callable[[Mapping[str, np.ndarray]], "Mapping[str, Any] | Sequence[Any] | Any"]
-SideSource: TypeAlias = "str | os.PathLike[str] | Record | Side | Sample | Sequence[Sample] | Runs"
+SideSource: TypeAlias = "str | os.PathLike[str] | Record | Side | Sample | Sequence[Sample] | Runs | Runner"
 
 
 class Side(Protocol):
@@ -48,10 +49,13 @@ class _RunSide:
         self._load = load
         self._at = -1
         self._arrays: Mapping[str, np.ndarray] = {}
+        self._names: tuple[str, ...] | None = None
 
     def names(self) -> tuple[str, ...]:
-        """Names of the first sample, in its order."""
-        return tuple(self._sample(0)) if self.samples else ()
+        """Names of the first sample, in its order; it is not run again for them."""
+        if self._names is None:
+            self._names = tuple(self._sample(0)) if self.samples else ()
+        return self._names
 
     def get(self, sample: int, name: str) -> np.ndarray:
         """One tensor. Raises CompareError when this sample lacks it."""
@@ -134,9 +138,10 @@ def open_side(source: SideSource, *, label: str | None = None, inputs: Sequence[
 
     Args:
         source: A record or its path, a golden folder, .npz, .safetensors, Polygraphy RunResults JSON (`FILE.json#RUNNER`
-            where it holds several), arrays by name, a list of those, or something to call with `inputs`.
+            where it holds several), arrays by name, a list of those, or what `inputs` are run on: a function, a PyTorch
+            module, a live engine.
         label: Name of the side, by default the file's.
-        inputs: What a callable is run on.
+        inputs: What a live side is run on.
 
     Raises:
         RecordError: The file cannot be read. CompareError: The source is of no such kind.
@@ -151,10 +156,10 @@ def open_side(source: SideSource, *, label: str | None = None, inputs: Sequence[
         side = ArraySide("arrays", list(source))
     elif hasattr(source, "names") and hasattr(source, "get"):
         side = source  # type: ignore[assignment]  # a Side by its methods
-    elif callable(source):
+    elif callable(run := source if callable(source) else getattr(source, "run", None)):
         if inputs is None:
-            raise CompareError("a function or module is compared on inputs; give them: open_side(module, inputs=[…])")
-        side = LiveSide(source, inputs, type(source).__name__)
+            raise CompareError("a function, module or live engine is compared on inputs; give them: inputs=[…]")
+        side = LiveSide(run, inputs, type(source).__name__)
     else:
         raise CompareError(f"a {type(source).__name__} is no side; give a record, a file, arrays or a function")
     if label is not None:

@@ -7,7 +7,9 @@ from contextlib import suppress
 from trt_lab.activity import Status, scaled, silent
 from trt_lab.checking import self_checks
 from trt_lab.compare.observer import Observation
+from trt_lab.compare.opened import OpenedTensor, open_tensor
 from trt_lab.compare.selfcheck import SelfCheck
+from trt_lab.compare.sides import SideSource, open_side
 from trt_lab.doubt import doubt_reference, explain_tf32, is_big, with_note
 from trt_lab.edit.probe import add_probes
 from trt_lab.errors import BackendError, UsageError
@@ -16,6 +18,7 @@ from trt_lab.options import change_tolerance
 from trt_lab.record import Record
 from trt_lab.results import Diff, make_diff
 from trt_lab.session.subject import Subject
+from trt_lab.third_side import ThirdSide, compare_third
 from trt_lab.types import BuildOptions, OnProgress, TensorId
 
 
@@ -88,6 +91,33 @@ class Engines(Subject):
             with self._activity.doing("reference"):
                 self._doubts[engine.path] = explain_tf32(diff, self._model, self._run)
         return with_note(with_note(diff, self._doubts.get(reference.path, "")), self._doubts.get(engine.path, ""))
+
+    def compare_with(self, other: SideSource, *, label: str | None = None, record: Record | None = None) -> ThirdSide:
+        """Holds a third side against the reference and, once there is one, the engine: a PyTorch module or any function,
+        which is run on the samples, or a file or arrays that were made from them.
+
+        Names that are not the model's are matched by position, with a note.
+
+        Raises:
+            CompareError: No tensor can be matched, or the function fails. RecordError: The file cannot be read.
+        """
+        reference = self.golden()
+        ran = [r for r in ([record] if record is not None else self._records) if "not_run" not in r.meta.facts]
+        third = open_side(other, label=label, inputs=self.samples.feeds)
+        return compare_third(self._view, third, reference, ran[-1] if ran else None, self._tolerance)
+
+    def open_tensor(self, tensor: str, record: Record | None = None, *, sample: int | None = None) -> OpenedTensor:
+        """Quantiles of the error, ULP distance, errors over magnitude and ties of one output or probe of an engine (the
+        newest by default), on its worst sample unless one is named.
+
+        Raises:
+            UsageError: Nothing was built, or no reference. CompareError: No such tensor or sample.
+        """
+        engine, reference = self.newest(record), self._reference
+        if reference is None:
+            raise UsageError("no reference yet; run it first: lab.golden()")
+        sides = open_side(engine), open_side(reference)
+        return open_tensor(*sides, tensor, sample=sample, tolerance=self._tolerance, view=self._view)
 
     def observer(self, record: Record | None = None, *, build: bool = False) -> Observation:
         """Whether the probes of an engine (the newest by default) changed it: neutral, perturbing or unknown.

@@ -37,7 +37,7 @@ def test_builds_that_are_all_wrong_are_exit_1(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--repeat", "2", "--probe", "x"], "leave --probe and --timing-cache out"),
+        (["--repeat", "2", "--probe", "x"], "leave --probe, --timing-cache and --self-check out"),
         (["--lock", "x.cache"], "add --repeat 3"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +106,23 @@ def test_a_function_is_a_side() -> None:
         open_side(lambda feeds: feeds)
     with pytest.raises(CompareError, match="is no side"):
         open_side(3)  # type: ignore[arg-type]  # what the test is about
+
+
+def test_a_live_side_runs_each_sample_once() -> None:
+    ran: list[float] = []
+
+    class Engine:
+        """A live engine, by its `run`."""
+
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            ran.append(float(feeds["x"]))
+            return {"y": feeds["x"] * 2, "z": feeds["x"]}
+
+    inputs = [{"x": np.array(value)} for value in (1.0, 2.0, 3.0)]
+    live = open_side(Engine(), inputs=inputs)  # type: ignore[arg-type]  # stands for a Runner
+    golden = [{"y": feed["x"] * 2, "z": feed["x"]} for feed in inputs]
+    assert compare_sides(live, open_side(golden)).verdict == "same"
+    assert live.label == "Engine" and live.names() == ("y", "z") and ran == [1.0, 2.0, 3.0]
 
 
 def test_c26_random_tensors_give_no_failure() -> None:
