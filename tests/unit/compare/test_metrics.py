@@ -22,6 +22,8 @@ SMALL_FLOATS = ("bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", 
 SMALL_FLOATS += ("float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn")
 FLOATS = ("float16", "float32", "float64", *SMALL_FLOATS)
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int4", "uint4")
+EXAMPLES = (50, pytest.param(1000, marks=pytest.mark.slow))
+"""Of hypothesis, a type: a few while one works, all of them in `make test`."""
 EXACT = ("count", "differing", "finite", "over_tolerance", "zero_reference", "nan_both", "nan_only_a", "nan_only_b")
 EXACT += ("inf_both", "inf_mismatch", "pos_inf_a", "neg_inf_a", "pos_inf_b", "neg_inf_b", "exact", "verdict")
 EXACT += ("max_abs", "max_abs_at", "max_rel", "max_rel_at")
@@ -126,12 +128,13 @@ def pairs(draw: st.DrawFn, dtype: np.dtype, plain: np.ndarray) -> tuple[np.ndarr
     return np.where(data[2 * size * width :] < draw(st.integers(0, 256)), sides[1], sides[0]), sides[1]
 
 
+@pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize("name", FLOATS)
 @pytest.mark.usefixtures("tiny_blocks")
-def test_floats_equal_the_plain_reference(name: str) -> None:
+def test_floats_equal_the_plain_reference(name: str, examples: int) -> None:
     plain = np.array([0.0, 1.0, -1.0, 0.5, 2.0, 4.0, 1.5])
 
-    @settings(max_examples=1000, deadline=None, database=None)
+    @settings(max_examples=examples, deadline=None, database=None)
     @given(pairs(dtype_of(name), plain), st.sampled_from([0.0, 1e-3, 0.5, 1e30]), st.sampled_from([0.0, 1e-3, 1.0]))
     def check(pair: tuple[np.ndarray, np.ndarray], atol: float, rtol: float) -> None:
         assert_equal(compare_arrays(*pair, Tolerance(atol, rtol)), reference(*pair, atol, rtol))
@@ -139,10 +142,11 @@ def test_floats_equal_the_plain_reference(name: str) -> None:
     check()
 
 
+@pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize("name", INTEGERS)
 @pytest.mark.usefixtures("tiny_blocks")
-def test_integers_equal_the_plain_reference(name: str) -> None:
-    @settings(max_examples=1000, deadline=None, database=None)
+def test_integers_equal_the_plain_reference(name: str, examples: int) -> None:
+    @settings(max_examples=examples, deadline=None, database=None)
     @given(pairs(dtype_of(name), np.arange(4)), st.sampled_from([0.0, 1e-3, 1.0]))
     def check(pair: tuple[np.ndarray, np.ndarray], atol: float) -> None:
         assert_equal(compare_arrays(*pair, Tolerance(atol, 0.5)), reference(*pair, atol, 0.0))
@@ -150,9 +154,22 @@ def test_integers_equal_the_plain_reference(name: str) -> None:
     check()
 
 
+@pytest.mark.parametrize("examples", EXAMPLES)
+@pytest.mark.usefixtures("tiny_blocks")
+def test_bools_equal_the_plain_reference(examples: int) -> None:
+    @settings(max_examples=examples, deadline=None, database=None)
+    @given(pairs(np.dtype(np.uint8), np.arange(2)), st.sampled_from([0.0, 2.0]))
+    def check(pair: tuple[np.ndarray, np.ndarray], atol: float) -> None:
+        left, right = ((side & 1).astype(bool) for side in pair)
+        assert_equal(compare_arrays(left, right, Tolerance(atol, 0.5)), reference(left, right, 0.0, 0.0))
+
+    check()
+
+
+@pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize("mixed", [False, True])
-def test_wide_integers_are_compared_exactly(mixed: bool) -> None:
-    @settings(max_examples=1000, deadline=None, database=None)
+def test_wide_integers_are_compared_exactly(mixed: bool, examples: int) -> None:
+    @settings(max_examples=examples, deadline=None, database=None)
     @given(pairs(np.dtype(np.int64), np.arange(4)))
     def check(pair: tuple[np.ndarray, np.ndarray]) -> None:
         left, right = pair[0], pair[1].view(np.uint64) if mixed else pair[1]
