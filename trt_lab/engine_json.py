@@ -258,7 +258,7 @@ def _layer(index: int, item: Any, source: str) -> LayerInfo:
         outputs=outputs,
         precision=precision_of(inputs, outputs, weight_type, _text(item, "TacticName"), kind),
         tactic=str(tactic) if tactic else None,
-        stream=stream if isinstance(stream, int) else None,
+        stream=stream if _is_whole(stream) else None,
         attributes=attributes,
     )
 
@@ -281,10 +281,15 @@ def _text(item: Mapping[str, Any], key: str) -> str | None:
 
 
 def _shape(dims: Any) -> tuple[Dim, ...] | None:
-    """Sizes; −1 (unknown until run time) becomes None."""
+    """Sizes; −1 (unknown until run time), and what is no size, become None."""
     if not isinstance(dims, list):
         return None
-    return tuple([None if type(d) is int and d < 0 else d for d in dims])
+    return tuple([d if isinstance(d, str) or (_is_whole(d) and d >= 0) else None for d in dims])
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether it is a whole number of 64 bits; JSON may hold larger ones."""
+    return type(value) is int and -(2**63) <= value < 2**63
 
 
 def _bindings(content: Mapping[str, Any], layers: Sequence[LayerInfo]) -> tuple[EngineTensor, ...]:

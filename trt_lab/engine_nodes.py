@@ -21,11 +21,13 @@ _REFORMAT = re.compile(r"^Reformatting CopyNode for (?:Input|Output) Tensor \d+ 
 _FOREIGN = re.compile(r"^\{ForeignNode\[(.*)\.\.\.(.*)\]\}$", re.DOTALL)
 _MYELIN_SUFFIX = re.compile(r"_myl\d+_\d+$")
 _MYELIN_NUMBER = re.compile(r"(?<=__mye)\d+_\d+$")
-_PROFILE_SUFFIX = re.compile(r" \[profile (\d+)\]$")
+_PROFILE_SUFFIX = re.compile(r" \[profile ([0-9]{1,6})\]$")
 _MADE_UP = re.compile(
     r"^(?:\(Unnamed Layer\* \d+\)|ONNXTRT_|unsqueeze_node_after_|copied_squeeze_after_|squeeze_after_|__my[el]|"
     r"Reformatted (?:Input|Output) Tensor)"
 )
+_DEEPEST = 20
+"""Names in names that are taken apart; what is nested deeper was not written by a builder."""
 _FOLDED_SUFFIX = re.compile(r"\.\.\.$|_clone_\d+$")
 _TYPED_SUFFIX = re.compile(r" \[[A-Z]\w+\]$")
 
@@ -104,10 +106,16 @@ def name_parts(name: str) -> tuple[str, ...]:
     Parts that the builder made up (`(Unnamed Layer* 3) [Shuffle]`, `ONNXTRT_…`) are left out. Of a
     ForeignNode only its two ends are in the name. A reformat gives the parts of the layer it serves.
     """
+    return _parts(name, 0)
+
+
+def _parts(name: str, depth: int) -> tuple[str, ...]:
     name = split_profile(name)[0]
+    if depth > _DEEPEST:
+        return (name,)
     reformat = _REFORMAT.match(name)
     if reformat:
-        return name_parts(reformat.group(1))
+        return _parts(reformat.group(1), depth + 1)
     foreign = _FOREIGN.match(name)
     if foreign:
         return tuple(dict.fromkeys(p for p in foreign.groups() if p and not _MADE_UP.match(p)))
@@ -115,9 +123,9 @@ def name_parts(name: str) -> tuple[str, ...]:
     for part in _split_top(name, " + "):
         if part.startswith("PWN(") and part.endswith(")"):
             for argument in _split_top(part[4:-1], ", "):
-                found.extend(name_parts(argument))
-        elif part.startswith("{ForeignNode["):
-            found.extend(name_parts(part))
+                found.extend(_parts(argument, depth + 1))
+        elif part.startswith("{ForeignNode[") and part != name:
+            found.extend(_parts(part, depth + 1))
         elif part and not _MADE_UP.match(part):
             found.append(part)
     return tuple(dict.fromkeys(found))

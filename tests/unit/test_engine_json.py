@@ -388,3 +388,23 @@ def test_c40_names_in_only_one_are_listed() -> None:
     times, notes = match_times(named("a", "b"), [[("a [profile 2]", 1.0), ("x", 2.0)]])
     assert [(t.index, t.name, t.average_ms) for t in times] == [(0, "a", 1.0), (2, "x", 2.0)]
     assert notes == ("'x' was timed but is no layer of the engine", "1 layer has no time, first 'b'")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "{ForeignNode[a", "PWN(", "PWN(" * 2000 + "a" + ")" * 2000, "PWN(" * 2000,
+        "Reformatting CopyNode for Input Tensor 0 to " * 2000, "x [profile " + "9" * 5000 + "]",
+    ],
+)  # fmt: skip
+def test_names_that_no_builder_writes_are_parts_of_themselves(name: str) -> None:
+    assert all(isinstance(part, str) and part for part in name_parts(name))
+    (read,) = parse_engine_json(json.dumps({"Layers": [name]})).layers
+    assert read.name == name
+
+
+def test_numbers_that_are_no_sizes_are_not_known() -> None:
+    tensor = {"Name": "x", "Dimensions": [2, -1, 10**30, 1.5, True, None, {}, "N"], "Format/Datatype": "Half"}
+    (read,) = parse_engine_json(json.dumps({"Layers": [layer("a", StreamId=10**30, Inputs=[tensor])]})).layers
+    assert read.stream is None
+    assert read.inputs[0].shape == (2, None, None, None, None, None, None, "N")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from statistics import median
 from typing import Annotated
 
 import typer
@@ -60,7 +58,7 @@ def _json(diff: EngineDiff, depth: int) -> dict[str, JsonValue]:
     return {
         "a": _engine_json(diff.a),
         "b": _engine_json(diff.b),
-        "rows": [_row_json(row) for row in diff.rows],
+        "rows": to_json(diff.rows),
         "groups": to_json(diff.groups),
         "scopes": to_json(diff.scopes(depth)),
         "fusions_changed": to_json(diff.fusions_changed),
@@ -72,17 +70,13 @@ def _json(diff: EngineDiff, depth: int) -> dict[str, JsonValue]:
             "b_ms": diff.total_b_ms,
             "delta_ms": diff.delta_ms,
             "interval_ms": to_json(diff.interval_ms),
-            "latency_a_ms": _latency(diff.a),
-            "latency_b_ms": _latency(diff.b),
+            "latency_a_ms": diff.a.median_latency_ms,
+            "latency_b_ms": diff.b.median_latency_ms,
         },
         "reformats": to_json(diff.reformats),
         "facts_changed": {key: {"a": a, "b": b} for key, (a, b) in diff.facts_changed.items()},
         "notes": [*diff.notes],
     }
-
-
-def _row_json(row: NodeRow) -> JsonValue:
-    return to_json(asdict(row))
 
 
 def _engine_json(engine: Engine) -> dict[str, JsonValue]:
@@ -96,13 +90,9 @@ def _engine_json(engine: Engine) -> dict[str, JsonValue]:
     }
 
 
-def _latency(engine: Engine) -> float | None:
-    return median(engine.latency_ms) if engine.latency_ms else None
-
-
 def _print_engines(engines: Sequence[Engine]) -> None:
     rows = [
-        (shorten(engine.label, _NAME_WIDTH), len(engine.layers), engine.layer_sum_ms, _latency(engine))
+        (shorten(engine.label, _NAME_WIDTH), len(engine.layers), engine.layer_sum_ms, engine.median_latency_ms)
         for engine in engines
     ]
     columns = ("engine", "layers", "layer sum ms", "end to end ms")
@@ -134,7 +124,7 @@ def _print_totals(diff: EngineDiff) -> None:
         print_line(
             f"  layer sum: {diff.total_a_ms:.4g} → {diff.total_b_ms:.4g} ms: {diff.delta_ms:+.4g} ms{share}{low_high}"
         )
-    a, b = _latency(diff.a), _latency(diff.b)
+    a, b = diff.a.median_latency_ms, diff.b.median_latency_ms
     if a is not None and b is not None:
         print_line(f"  end to end: {a:.4g} → {b:.4g} ms: {b - a:+.4g} ms")
     cost = diff.reformats

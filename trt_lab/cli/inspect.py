@@ -6,7 +6,6 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from typing import Annotated
 
 import typer
@@ -128,7 +127,7 @@ def _times(engine: Engine) -> JsonValue:
     return {
         "timed": len(engine.times),
         "layer_sum_ms": engine.layer_sum_ms,
-        "median_latency_ms": median(engine.latency_ms) if engine.latency_ms else None,
+        "median_latency_ms": engine.median_latency_ms,
         "runs": len(engine.latency_ms),
     }
 
@@ -150,9 +149,8 @@ def _memory(engine: Engine) -> JsonValue:
 def _reformats(engine: Engine) -> JsonValue:
     found = reformats(engine)
     timed = [r.time_ms for r in found if r.time_ms is not None]
-    total = engine.layer_sum_ms
     cost = sum(timed) if timed else None
-    return {"layers": len(found), "time_ms": cost, "share": cost / total if cost is not None and total else None}
+    return {"layers": len(found), "time_ms": cost, "share": engine.share(cost)}
 
 
 def _fusion(engine: Engine) -> JsonValue:
@@ -181,7 +179,8 @@ def _cost(engine: Engine, split: Split) -> float:
 def _print(engine: Engine, found: Sequence[Lint], top: int) -> None:
     _wrap(f"{engine.label}: {len(engine.layers)} layers, {_origin(engine)}")
     if engine.times:
-        latency = f"{median(engine.latency_ms):.4g} ms (median), measured apart" if engine.latency_ms else "not told"
+        middle = engine.median_latency_ms
+        latency = f"{middle:.4g} ms (median), measured apart" if middle is not None else "not told"
         _wrap(f"layer sum {engine.layer_sum_ms:.4g} ms; latency of a run {latency}")
     _print_nodes(engine)
     for title, shown in (("precision", shares(engine, "precision")), ("type", shares(engine, "type"))):
@@ -227,9 +226,9 @@ def _print_layers(engine: Engine, top: int) -> None:
     rows = []
     for index, kind in kinds.items():
         layer, time = engine.layers[index], engine.time_of.get(index)
-        share = time.average_ms / engine.layer_sum_ms if time is not None and engine.layer_sum_ms else None
         told = time.average_ms if time is not None else None
-        rows.append((index, shorten(layer.name, width), shorten(layer.type, 14), kind, told, _percent(share)))
+        share = _percent(engine.share(told))
+        rows.append((index, shorten(layer.name, width), shorten(layer.type, 14), kind, told, share))
     columns = ("#", "slowest layers" if engine.times else "first layers", "type", "precision", "ms", "share")
     print_table(columns, rows, numbers=("#", "ms", "share"))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from typing import Annotated
 
 import typer
@@ -127,7 +126,7 @@ def _json(engine: Engine, check: BaselineCheck | None) -> dict[str, JsonValue]:
         "rows": _layer_rows(engine),
         "layer_sum_ms": engine.layer_sum_ms,
         "layer_sum_median_ms": sum(known) if known and len(known) == len(medians) else None,
-        "latency_ms": median(engine.latency_ms) if engine.latency_ms else None,
+        "latency_ms": engine.median_latency_ms,
         "latency": account_latency(engine).as_json(),
         "nodes": [
             {
@@ -149,7 +148,6 @@ def _json(engine: Engine, check: BaselineCheck | None) -> dict[str, JsonValue]:
 
 
 def _layer_rows(engine: Engine) -> list[JsonValue]:
-    total = engine.layer_sum_ms
     rows: list[JsonValue] = []
     for piece in pieces_of(engine):
         if piece.time is None:
@@ -163,7 +161,7 @@ def _layer_rows(engine: Engine) -> list[JsonValue]:
                 "precision": layer.precision if layer is not None else None,
                 "average_ms": piece.time.average_ms,
                 "median_ms": piece.time.median_ms,
-                "share": piece.time.average_ms / total if total else None,
+                "share": engine.share(piece.time.average_ms),
                 "nodes": [*piece.nodes],
                 "runs": len(piece.time.runs_ms) or None,
             }
@@ -188,13 +186,12 @@ def _print(engine: Engine, check: BaselineCheck | None, top: int) -> None:
         key=lambda piece: -(piece.time.average_ms if piece.time else 0.0),
     )
     print_line(f"{engine.label}: {len(pieces)} timed layers of {len(engine.layers)}")
-    total = engine.layer_sum_ms
     rows = [
         (
             shorten(piece.name, _NAME_WIDTH),
             piece.time.average_ms,
             piece.time.median_ms,
-            f"{100 * piece.time.average_ms / total:.1f} %" if total else None,
+            _percent(engine.share(piece.time.average_ms)),
             shorten(piece.layer.precision.replace("(emulated)", "emul."), _TYPE_WIDTH)
             if piece.layer is not None and piece.layer.precision
             else None,
@@ -212,6 +209,10 @@ def _print(engine: Engine, check: BaselineCheck | None, top: int) -> None:
         print_line(f"note: {note}")
     if check is not None:
         _print_check(check)
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.1f} %"
 
 
 def _print_check(check: BaselineCheck) -> None:

@@ -62,7 +62,7 @@ class LatencyAccount:
 def account_latency(engine: Engine) -> LatencyAccount:
     """Sets the layer sum beside the latency and explains the difference, as far as it was measured."""
     layers = _layer_sum(engine)
-    latency = median(engine.latency_ms) if engine.latency_ms else None
+    latency = engine.median_latency_ms
     profiled = _profiled(engine.facts)
     streams = len({layer.stream for layer in engine.layers if layer.stream is not None}) or None
     overlap = _overlap(engine.times)

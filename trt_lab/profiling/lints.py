@@ -79,9 +79,7 @@ def _lint(
     indices = tuple(layers)
     by_index = {layer.index: layer for layer in engine.layers}
     nodes = dict.fromkeys(node for index in indices for node in by_index[index].nodes)
-    total = engine.layer_sum_ms
-    share = gain_ms / total if gain_ms is not None and total else None
-    return Lint(rule, severity, indices, tuple(nodes), message, evidence, gain_ms, share, basis)
+    return Lint(rule, severity, indices, tuple(nodes), message, evidence, gain_ms, engine.share(gain_ms), basis)
 
 
 def _asked(engine: Engine, precision: str | None) -> Iterator[Lint]:
@@ -253,7 +251,7 @@ def _tiny_kernels(engine: Engine) -> Iterator[Lint]:
     if len(tiny) < TINY_LAYERS or len(tiny) * 2 < len(timed):
         return
     total, cost = engine.layer_sum_ms or 0.0, math.fsum(ms for ms, _ in tiny)
-    latency = sorted(engine.latency_ms)[len(engine.latency_ms) // 2] if engine.latency_ms else None
+    latency = engine.median_latency_ms
     gap = latency - total if latency is not None and latency > total else None
     yield _lint(
         engine, "tiny_kernels", "info", [index for _, index in tiny],

@@ -23,6 +23,8 @@ BITS = {
     "float8_e8m0fnu": 8, "int4": 4, "uint4": 4, "float4_e2m1fn": 4,
 }  # fmt: skip
 """Bits of one element, by the names of `TensorInfo.dtype`."""
+MOST_BYTES = 2**50
+"""Of one tensor: a pebibyte."""
 _OF_NODES = ("QDQ", "CAST", "CONCAT")
 """Where a Reformat layer does the work of a node, as TensorRT tells its origin."""
 
@@ -103,7 +105,6 @@ def shares(engine: Engine, by: Grouping) -> tuple[Share, ...]:
     Times of names that are no layer count under `unknown`, so that the shares add up to 1.
     """
     key: Callable[[LayerInfo], str] = precision_key if by == "precision" else type_key
-    total = engine.layer_sum_ms
     times: dict[str, list[float]] = {}
     counts: dict[str, int] = {}
     known = set()
@@ -119,13 +120,12 @@ def shares(engine: Engine, by: Grouping) -> tuple[Share, ...]:
     found = []
     for name in dict.fromkeys((*counts, *times)):
         taken = math.fsum(times[name]) if name in times else None
-        share = taken / total if taken is not None and total else None
-        found.append(Share(name, counts.get(name, 0), len(times.get(name, ())), taken, share))
+        found.append(Share(name, counts.get(name, 0), len(times.get(name, ())), taken, engine.share(taken)))
     return tuple(sorted(found, key=lambda s: (-(s.time_ms or 0.0), -s.layers)))
 
 
 def tensor_bytes(dtype: str | None, shape: Sequence[object] | None, *, unknown: int | None = None) -> int | None:
-    """Bytes of a dense tensor; None when the type or a size is not known.
+    """Bytes of a dense tensor; None when the type or a size is not known, or cannot be: negative, more than any memory.
 
     Args:
         unknown: Taken for each size that is not known, instead.
@@ -134,7 +134,10 @@ def tensor_bytes(dtype: str | None, shape: Sequence[object] | None, *, unknown: 
         return None
     sizes = [size if isinstance(size, int) else unknown for size in shape]
     known = [size for size in sizes if size is not None]
-    return (math.prod(known) * BITS[dtype] + 7) // 8 if len(known) == len(sizes) else None
+    if len(known) < len(sizes) or any(size < 0 for size in known):
+        return None
+    found = (math.prod(known) * BITS[dtype] + 7) // 8
+    return found if found <= MOST_BYTES else None
 
 
 def memory(engine: Engine) -> tuple[LayerMemory, ...]:
@@ -150,7 +153,6 @@ def memory(engine: Engine) -> tuple[LayerMemory, ...]:
 
 def reformats(engine: Engine) -> tuple[Reformat, ...]:
     """Layers that only change type or layout, the slowest first. A quantisation that is a node's work is none."""
-    total = engine.layer_sum_ms
     found = []
     for layer in engine.layers:
         if not is_pure_reformat(layer):
@@ -161,9 +163,8 @@ def reformats(engine: Engine) -> tuple[Reformat, ...]:
         sizes = [tensor_bytes(t.dtype, t.shape) for t in (before, after) if t is not None]
         serves = layer.nodes if engine.map is None else engine.map.nodes_of(layer.index)
         moved = sum(s for s in sizes if s is not None) if sizes and None not in sizes else None
-        share = taken / total if taken is not None and total else None
         what = _change(before, after), _words(before), _words(after)
-        found.append(Reformat(layer.index, layer.name, *what, serves, taken, share, moved))
+        found.append(Reformat(layer.index, layer.name, *what, serves, taken, engine.share(taken), moved))
     return tuple(sorted(found, key=lambda r: -(r.time_ms or 0.0)))
 
 

@@ -66,10 +66,19 @@ class Engine:
         """Layer index → its time; layers without one are not in it."""
         return {time.index: time for time in self.times}
 
-    @property
+    @cached_property
     def layer_sum_ms(self) -> float | None:
         """Sum of the layers' average times; None when nothing was timed. Not the latency."""
         return sum(time.average_ms for time in self.times) if self.times else None
+
+    @property
+    def median_latency_ms(self) -> float | None:
+        """Median of `latency_ms`; None where it was not measured."""
+        return median(self.latency_ms) if self.latency_ms else None
+
+    def share(self, ms: float | None) -> float | None:
+        """What part of the layer sum that is, 0 to 1; None where either is not known, or no layer took any time."""
+        return ms / self.layer_sum_ms if ms is not None and self.layer_sum_ms else None
 
     @property
     def summary(self) -> dict[str, str]:
@@ -77,8 +86,8 @@ class Engine:
         told = {"kind": self.kind, "dialect": self.dialect, "layers": str(len(self.layers))}
         if self.layer_sum_ms is not None:
             told["layer sum"] = f"{self.layer_sum_ms:.4g} ms"
-        if self.latency_ms:
-            told["latency"] = f"{median(self.latency_ms):.4g} ms (median of {len(self.latency_ms)} runs)"
+        if self.median_latency_ms is not None:
+            told["latency"] = f"{self.median_latency_ms:.4g} ms (median of {len(self.latency_ms)} runs)"
         told.update((key, str(self.facts[key])) for key in ("gpu", "version", "precision") if self.facts.get(key))
         return {key: value for key, value in told.items() if value is not None}
 

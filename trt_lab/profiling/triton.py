@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from trt_lab.errors import RecordError
@@ -179,7 +178,7 @@ def beside(metrics: TritonMetrics, engines: Iterable[Engine]) -> list[dict[str, 
     rows = []
     for model in metrics.models():
         engine = known.get(model.model)
-        latency = median(engine.latency_ms) if engine is not None and engine.latency_ms else None
+        latency = engine.median_latency_ms if engine is not None else None
         outside = None if latency is None or model.request_ms is None else model.request_ms - latency
         rows.append(
             {**{key: getattr(model, key) for key in ("model", "version", *COUNTS, *DURATIONS, "batch")}}

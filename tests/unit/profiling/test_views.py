@@ -178,3 +178,9 @@ def test_frames_without_rows_keep_their_columns() -> None:
     assert list(shares_frame(()).columns) == list(SHARE_COLUMNS)
     empty = engine_frame(Engine("e", None, "layers", "empty", ()))
     assert empty.empty and str(empty["stream"].dtype) == "Int64"
+
+
+def test_sizes_that_no_memory_has_are_not_known() -> None:
+    assert tensor_bytes("float32", [10**18] * 40) is None
+    assert tensor_bytes("float32", [-3]) is None
+    assert tensor_bytes("float16", [2**40]) == 2**41

@@ -19,8 +19,6 @@ from trt_lab.profiling.traces.nsys_rows import TABLES, Rows
 if TYPE_CHECKING:
     from trt_lab.profiling.source import Engine
 
-EVENT_KEYS = ("NvtxEvent", "CudaEvent", "TraceProcessEvent")
-
 _NVTX = {
     "Timestamp": "start", "EndTimestamp": "end", "Text": "text", "TextId": "textId", "GlobalTid": "globalTid",
     "DomainId": "domainId", "Type": "eventType",
