@@ -52,6 +52,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "trt_lab.results",
         "trt_lab.session",
         "trt_lab.sweeping",
+        "trt_lab.third_side",
         "trt_lab.views",
         "trt_lab.notebook",
     ),

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from trt_lab.cli.output import print_line, shorten
 from trt_lab.compare.details import quantiles
-from trt_lab.compare.selfcheck import largest
 from trt_lab.compare.sides import Comparison, Side, matched_samples
 from trt_lab.compare.words import format_figure
 from trt_lab.profiling.engines import EngineDiff, diff_engines
@@ -88,21 +87,3 @@ def pair_builds(layers: Sequence[Path], a: Side, b: Side, comparison: Comparison
             x, y = (side[stats.sample][stats.name] for side in (ours, theirs))
             found[stats.name] = quantiles(x, y, (0.5,)).get(0.5)
     return Builds(diff_engines(first, second), found)
-
-
-def against_json(reference: Side, comparisons: Sequence[Comparison]) -> dict[str, JsonValue]:
-    """Each side against the reference, for `--json`."""
-    a, b = (
-        {"verdict": found.verdict, "first_divergent": found.first_divergent, "max_abs": largest(found),
-         "tensors": to_json(found.tensors), "notes": list(found.notes)}
-        for found in comparisons
-    )  # fmt: skip
-    return {"label": reference.label, "a": a, "b": b}
-
-
-def print_against(reference: Side, comparisons: Sequence[Comparison]) -> None:
-    """Each side against the reference, a line each."""
-    for found in comparisons:
-        first = f", first at {found.first_divergent}" if found.first_divergent else ""
-        figure = format_figure(largest(found))
-        print_line(f"{found.label_a} against {reference.label}: {found.verdict}{first}, max abs {figure}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +14,7 @@ from trt_lab.cli.arguments import CheckOption, CheckSecondsOption, JsonOption
 from trt_lab.cli.output import FINDING, FINE, print_json, print_line, print_table
 from trt_lab.compare.in_graph import compare_in_graph
 from trt_lab.compare.opened import OpenedTensor, open_tensor
+from trt_lab.compare.selfcheck import largest
 from trt_lab.compare.sides import (
     Comparison,
     RecordSide,
@@ -23,11 +25,15 @@ from trt_lab.compare.sides import (
     open_side,
 )
 from trt_lab.compare.tolerance import PRESETS, Tolerances, parse_tolerances
-from trt_lab.compare.words import format_snr, summarize
+from trt_lab.compare.words import format_figure, format_snr, summarize
 from trt_lab.diagnose.check import COMMAND_SECONDS, Check
 from trt_lab.errors import TrtLabError, UsageError
 from trt_lab.graph.view import GraphView
+from trt_lab.record.schema import to_json
 from trt_lab.types import JsonValue, Tolerance
+
+if TYPE_CHECKING:
+    from trt_lab.cli.builds import Builds
 
 NAME = "compare"
 
@@ -68,8 +74,6 @@ def run(
     json: JsonOption = False,
 ) -> int:
     """Compare two sides, tensor by tensor. Exit 1 when they differ."""
-    from trt_lab.cli.builds import against_json, pair_builds, print_against  # they load the profiling
-
     tolerances = parse_tolerances(preset, atol or (), rtol or ())
     wanted = Check.of(check, seconds=check_seconds) if check is not None else None
     if sample is not None and tensor is None:
@@ -80,29 +84,43 @@ def run(
     third = open_side(reference) if reference is not None else None
     view = _view(left, right, *([third] if third is not None else []))
     comparison = _compare(view, left, right, tolerances, quick)
-    against = [_compare(view, side, third, tolerances, quick) for side in (left, right)] if third is not None else []
     engines = layers or ([a, b] if _is_engine(left) and _is_engine(right) else None)
-    builds = pair_builds(engines, left, right, comparison, medians=not quick) if engines is not None else None
-    opened = open_tensor(left, right, tensor, sample=sample, tolerance=tolerances, view=view) if tensor else None
-    passes = wanted.passes(*matched_samples(left, right)) if wanted is not None else None
+    found = _Found(
+        comparison,
+        tolerances,
+        open_tensor(left, right, tensor, sample=sample, tolerance=tolerances, view=view) if tensor else None,
+        _builds(engines, left, right, comparison, medians=not quick) if engines is not None else None,
+        third,
+        [_compare(view, side, third, tolerances, quick) for side in (left, right)] if third is not None else [],
+        wanted,
+        wanted.passes(*matched_samples(left, right)) if wanted is not None else None,
+    )
     if json:
-        data = comparison_json(comparison)
-        data["tolerance"] = _tolerance_json(tolerances)
-        data["check"] = None if wanted is None else {"check": str(wanted), "passes": passes}
-        data["opened"] = opened.as_json() if opened is not None else None
-        data["builds"] = builds.as_json() if builds is not None else None
-        data["against_reference"] = against_json(third, against) if third is not None else None
-        print_json(data)
+        print_json(_json(found))
     else:
-        _print(comparison, tolerances, opened)
-        if builds is not None:
-            builds.print()
-        if third is not None:
-            print_against(third, against)
-        if wanted is not None:
-            print_line(f"check {wanted}: {'passes' if passes else 'fails'}")
-    good = all(found.verdict == "same" for found in (comparison, *against)) if passes is None else passes
-    return FINE if good else FINDING
+        _print(found)
+    same = all(each.verdict == "same" for each in (comparison, *found.against))
+    return FINE if (same if found.passes is None else found.passes) else FINDING
+
+
+@dataclass(frozen=True)
+class _Found:
+    """All that was asked for; what was not is None."""
+
+    comparison: Comparison
+    tolerances: Tolerances
+    opened: OpenedTensor | None
+    builds: Builds | None
+    third: Side | None
+    against: Sequence[Comparison]
+    wanted: Check | None
+    passes: bool | None
+
+
+def _builds(layers: Sequence[Path], a: Side, b: Side, comparison: Comparison, *, medians: bool) -> Builds:
+    from trt_lab.cli.builds import pair_builds  # it loads the profiling
+
+    return pair_builds(layers, a, b, comparison, medians=medians)
 
 
 def _view(*sides: Side) -> GraphView | None:
@@ -138,7 +156,29 @@ def _tolerance_json(tolerances: Tolerances) -> dict[str, JsonValue]:
     }
 
 
-def _print(comparison: Comparison, tolerances: Tolerances, opened: OpenedTensor | None) -> None:
+def _json(found: _Found) -> dict[str, JsonValue]:
+    data = comparison_json(found.comparison)
+    data["tolerance"] = _tolerance_json(found.tolerances)
+    data["check"] = None if found.wanted is None else {"check": str(found.wanted), "passes": found.passes}
+    data["opened"] = found.opened.as_json() if found.opened is not None else None
+    data["builds"] = found.builds.as_json() if found.builds is not None else None
+    data["against_reference"] = _against_json(found.third, found.against) if found.third is not None else None
+    return data
+
+
+def _print(found: _Found) -> None:
+    _print_comparison(found.comparison, found.tolerances)
+    for line in found.opened.lines if found.opened is not None else ():
+        print_line(line)
+    if found.builds is not None:
+        found.builds.print()
+    if found.third is not None:
+        _print_against(found.third, found.against)
+    if found.wanted is not None:
+        print_line(f"check {found.wanted}: {'passes' if found.passes else 'fails'}")
+
+
+def _print_comparison(comparison: Comparison, tolerances: Tolerances) -> None:
     several = comparison.samples > 1
     rows = [
         (
@@ -169,5 +209,21 @@ def _print(comparison: Comparison, tolerances: Tolerances, opened: OpenedTensor 
     first = f", first at {comparison.first_divergent}" if comparison.first_divergent else ""
     limit = tolerances.default
     print_line(f"{comparison.verdict}{first} (atol {limit.atol:g}, rtol {limit.rtol:g}; {tolerances.source})")
-    for line in opened.lines if opened is not None else ():
-        print_line(line)
+
+
+def _against_json(reference: Side, comparisons: Sequence[Comparison]) -> dict[str, JsonValue]:
+    """Each side against the reference, for `--json`."""
+    a, b = (
+        {"verdict": found.verdict, "first_divergent": found.first_divergent, "max_abs": largest(found),
+         "tensors": to_json(found.tensors), "notes": list(found.notes)}
+        for found in comparisons
+    )  # fmt: skip
+    return {"label": reference.label, "a": a, "b": b}
+
+
+def _print_against(reference: Side, comparisons: Sequence[Comparison]) -> None:
+    """Each side against the reference, a line each."""
+    for found in comparisons:
+        first = f", first at {found.first_divergent}" if found.first_divergent else ""
+        figure = format_figure(largest(found))
+        print_line(f"{found.label_a} against {reference.label}: {found.verdict}{first}, max abs {figure}")

@@ -6,11 +6,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from trt_lab.backends.base import Runner
 from trt_lab.compare.metrics import compare_arrays
 from trt_lab.compare.tolerance import Tolerances
 from trt_lab.compare.torch_module import as_array, is_module, module_runner
@@ -19,6 +18,9 @@ from trt_lab.record import Record, is_record
 from trt_lab.record.schema import to_json
 from trt_lab.tensors import dtype_name, open_samples
 from trt_lab.types import JsonValue, TensorStats, Tolerance, Verdict
+
+if TYPE_CHECKING:
+    from trt_lab.backends.base import Runner
 
 Sample: TypeAlias = Mapping[str, Any]
 Runs: TypeAlias = Callable[[Mapping[str, np.ndarray]], "Mapping[str, Any] | Sequence[Any] | Any"]
