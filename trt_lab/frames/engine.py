@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 
-import numpy as np
 import pandas as pd
 
 from trt_lab.frames.columns import make_frame
+from trt_lab.frames.layers import layer_row
+from trt_lab.frames.times import time_figures
 from trt_lab.profiling.fusion import Split
 from trt_lab.profiling.lints import Lint
 from trt_lab.profiling.shapes import TensorShape
 from trt_lab.profiling.shares import Reformat, Share, memory, precision_key
 from trt_lab.profiling.source import Engine
-from trt_lab.types import LayerInfo, LayerTime
+from trt_lab.types import LayerInfo
 
 ENGINE_COLUMNS = {
     "index": "Int64",
@@ -107,13 +108,15 @@ def engine_frame(engine: Engine) -> pd.DataFrame:
     times = dict(engine.time_of)
     bytes_of = {found.index: asdict(found) for found in memory(engine)}
     total = engine.layer_sum_ms
+    empty: dict[str, object] = {column: None for column in ENGINE_COLUMNS}
     rows = []
     for layer in engine.layers:
-        told = _time(times.pop(layer.index, None), total)
+        time = times.pop(layer.index, None)
+        told = time_figures(time, total) if time is not None else {}
         sizes = {key: bytes_of[layer.index][key] for key in ENGINE_COLUMNS if key.endswith("_bytes")}
-        rows.append({**_layer(layer), **told, **sizes})
+        rows.append({**empty, **_layer(layer), **told, **sizes})
     for time in times.values():
-        rows.append({**dict.fromkeys(ENGINE_COLUMNS), "index": time.index, "name": time.name, **_time(time, total)})
+        rows.append({**empty, "index": time.index, "name": time.name, **time_figures(time, total)})
     return make_frame(ENGINE_COLUMNS, rows)
 
 
@@ -145,33 +148,9 @@ def shapes_frame(found: Iterable[TensorShape]) -> pd.DataFrame:
 def _layer(layer: LayerInfo) -> dict[str, object]:
     profile = layer.attributes.get("profile")
     return {
-        "index": layer.index,
-        "name": layer.name,
+        **layer_row(layer),
         "type": layer.type or None,
         "precision": precision_key(layer) if layer.type else layer.precision,
-        "tactic": layer.tactic,
-        "stream": layer.stream,
         "profile": profile if isinstance(profile, int) else None,
-        "inputs": tuple(tensor.name for tensor in layer.inputs),
-        "input_dtypes": tuple(tensor.dtype for tensor in layer.inputs),
         "input_shapes": tuple(tensor.shape for tensor in layer.inputs),
-        "outputs": tuple(tensor.name for tensor in layer.outputs),
-        "output_dtypes": tuple(tensor.dtype for tensor in layer.outputs),
-        "output_shapes": tuple(tensor.shape for tensor in layer.outputs),
-        "nodes": layer.nodes,
-        "nodes_from": layer.nodes_from,
-    }
-
-
-def _time(time: LayerTime | None, total: float | None) -> dict[str, object]:
-    if time is None:
-        return {key: None for key in ("average_ms", "median_ms", "min_ms", "max_ms", "share", "runs")}
-    runs = np.asarray(time.runs_ms, np.float64)
-    return {
-        "average_ms": time.average_ms,
-        "median_ms": time.median_ms,
-        "min_ms": runs.min() if runs.size else None,
-        "max_ms": runs.max() if runs.size else None,
-        "share": time.average_ms / total if total else None,
-        "runs": runs.size or None,
     }

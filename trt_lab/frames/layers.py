@@ -37,10 +37,11 @@ class Layered(Protocol):
 
 def layers_frame(record: Layered) -> pd.DataFrame:
     """One row a layer, in the engine's order."""
-    return make_frame(COLUMNS, (_row(layer) for layer in record.layers))
+    return make_frame(COLUMNS, (layer_row(layer) for layer in record.layers))
 
 
-def _row(layer: LayerInfo) -> dict[str, object]:
+def layer_row(layer: LayerInfo) -> dict[str, object]:
+    """One layer by column."""
     return {
         "index": layer.index,
         "name": layer.name,

@@ -45,8 +45,21 @@ def times_frame(record: Timed) -> pd.DataFrame:
     return make_frame(COLUMNS, (_row(time, layers.get(time.index), total) for time in record.times))
 
 
-def _row(time: LayerTime, layer: LayerInfo | None, total: float) -> dict[str, object]:
+def time_figures(time: LayerTime, total_ms: float | None) -> dict[str, object]:
+    """Average, median, extremes and spread of a layer's runs, and its share of the sum of all averages."""
     runs = np.asarray(time.runs_ms, np.float64)
+    return {
+        "average_ms": time.average_ms,
+        "median_ms": time.median_ms,
+        "min_ms": runs.min() if runs.size else None,
+        "max_ms": runs.max() if runs.size else None,
+        "std_ms": runs.std(ddof=1) if runs.size > 1 else None,
+        "share": time.average_ms / total_ms if total_ms else None,
+        "runs": runs.size or None,
+    }
+
+
+def _row(time: LayerTime, layer: LayerInfo | None, total: float) -> dict[str, object]:
     return {
         "index": time.index,
         "name": time.name,
@@ -54,12 +67,6 @@ def _row(time: LayerTime, layer: LayerInfo | None, total: float) -> dict[str, ob
         "precision": layer.precision if layer else None,
         "stream": layer.stream if layer else None,
         "start_ms": time.start_ms,
-        "average_ms": time.average_ms,
-        "median_ms": time.median_ms,
-        "min_ms": runs.min() if runs.size else None,
-        "max_ms": runs.max() if runs.size else None,
-        "std_ms": runs.std(ddof=1) if runs.size > 1 else None,
-        "share": time.average_ms / total if total else None,
-        "runs": runs.size or None,
         "nodes": layer.nodes if layer else (),
+        **time_figures(time, total),
     }
