@@ -58,17 +58,11 @@ def run(
         bool, typer.Option("--clean", help="Also build it without probes, to tell whether they changed it.")
     ] = False,
     self_check: Annotated[
-        bool,
-        typer.Option(
-            "--self-check",
-            help="Also, with no reference: the same input twice, rows of a batch; and the reference's own optimiser.",
-        ),
+        bool, typer.Option("--self-check", help="Also same input twice, rows of a batch, the reference's optimiser.")
     ] = False,
     repeat: Annotated[
         int,
-        typer.Option(
-            "--repeat", min=1, help="Build so often, and tell whether the builds agree; -o is then the best right one."
-        ),
+        typer.Option("--repeat", min=1, help="Build so often, and tell if the builds agree; -o is the best right one."),
     ] = 1,
     lock: Annotated[
         Path | None, typer.Option("--lock", help="With --repeat: timing cache with the kernels of that one (TensorRT).")
@@ -76,13 +70,7 @@ def run(
     json: JsonOption = False,
 ) -> int:
     """Build an engine with its probes, run all samples, profile it, and keep the record."""
-    if repeat > 1 and (probe or timing_cache is not None or self_check):
-        raise UsageError(
-            "--repeat builds the clean engine, each time without a timing cache, and runs each twice; leave --probe, "
-            "--timing-cache and --self-check out"
-        )
-    if lock is not None and repeat == 1:
-        raise UsageError("--lock keeps the kernels of the best of several builds; add --repeat 3")
+    _refuse(repeat, lock, alone=probe or timing_cache or self_check)
     session = open_given(model, given)
     session.use(
         backend=backend,
@@ -104,6 +92,17 @@ def run(
         seen = session.observer(build=clean)
         checks = session.self_check(tell) if self_check else ()
     return _tell(record, seen, list(session.probes), checks, json=json)
+
+
+def _refuse(repeat: int, lock: Path | None, *, alone: object) -> None:
+    """Raises UsageError for options that do not go together; `alone` are those that a repeated build has no use for."""
+    if repeat > 1 and alone:
+        raise UsageError(
+            "--repeat builds the clean engine, each time without a timing cache, and runs each twice; leave --probe, "
+            "--timing-cache and --self-check out"
+        )
+    if lock is not None and repeat == 1:
+        raise UsageError("--lock keeps the kernels of the best of several builds; add --repeat 3")
 
 
 def _tell(record: Record, seen: Observation, probes: list[str], checks: tuple[SelfCheck, ...], *, json: bool) -> int:

@@ -76,10 +76,7 @@ def run(
     """Compare two sides, tensor by tensor. Exit 1 when they differ."""
     tolerances = parse_tolerances(preset, atol or (), rtol or ())
     wanted = Check.of(check, seconds=check_seconds) if check is not None else None
-    if sample is not None and tensor is None:
-        raise UsageError("--sample says which sample of --tensor is opened; name the tensor too")
-    if layers is not None and len(layers) != 2:
-        raise UsageError(f"--layers: {len(layers)} given; give it twice, for A and then for B")
+    _refuse(tensor, sample, layers)
     left, right = open_side(a), open_side(b)
     third = open_side(reference) if reference is not None else None
     view = _view(left, right, *([third] if third is not None else []))
@@ -101,6 +98,14 @@ def run(
         _print(found)
     same = all(each.verdict == "same" for each in (comparison, *found.against))
     return FINE if (same if found.passes is None else found.passes) else FINDING
+
+
+def _refuse(tensor: str | None, sample: int | None, layers: list[Path] | None) -> None:
+    """Raises UsageError for options that do not go together."""
+    if sample is not None and tensor is None:
+        raise UsageError("--sample says which sample of --tensor is opened; name the tensor too")
+    if layers is not None and len(layers) != 2:
+        raise UsageError(f"--layers: {len(layers)} given; give it twice, for A and then for B")
 
 
 @dataclass(frozen=True)
