@@ -221,6 +221,6 @@ def _print_check(check: BaselineCheck) -> None:
             print_line(f"{verdict}: {shorten(row.label, 200)}: {in_words(row)}")
     slower, faster = len(check.only("slower")), len(check.only("faster"))
     print_line(
-        f"against {check.baseline.label}, tolerance {check.tolerance:.0%}: "
+        f"against {shorten(check.baseline.label, 200)}, tolerance {check.tolerance:.0%}: "
         + (f"{slower} slower, {faster} faster" if slower or faster else "no change beyond tolerance and noise")
     )

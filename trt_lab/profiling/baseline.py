@@ -193,7 +193,7 @@ def baseline_of(engine: Engine) -> Baseline:
 
 def write_baseline(baseline: Baseline, path: str | Path) -> Path:
     """Writes a baseline and returns its path. Raises RecordError when that fails."""
-    target = Path(path)
+    target = Path(path).expanduser()
     with replacing(target) as file:
         file.write((baseline.model_dump_json(indent=1) + "\n").encode())
     return target
@@ -206,13 +206,15 @@ def read_baseline(path: str | Path) -> Baseline:
         RecordError: It cannot be read, is broken (with the byte place), or is no baseline (the key is named).
     """
     try:
-        data = Path(path).read_bytes()
+        data = Path(path).expanduser().read_bytes()
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {error.strerror or error}; check the path") from error
     content = load_json(data, str(path))
     version = content.get("baseline_version") if isinstance(content, dict) else None
-    if not isinstance(version, int):
-        raise RecordError(f"{path}: the key 'baseline_version' is missing: no baseline; make one with --write-baseline")
+    if type(version) is not int or version < 1:
+        raise RecordError(
+            f"{path}: the key 'baseline_version' is missing or no version: no baseline; make one with --write-baseline"
+        )
     if version > BASELINE_VERSION:
         raise RecordError(
             f"{path}: baseline_version is {version}, this trt-lab reads {BASELINE_VERSION}; update trt-lab"

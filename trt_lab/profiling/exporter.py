@@ -156,7 +156,7 @@ class Exporter:
         Raises:
             RecordError: It cannot be written.
         """
-        target = Path(path)
+        target = Path(path).expanduser()
         with replacing(target) as file:
             file.write(resources.files("trt_lab.profiling").joinpath("grafana.json").read_bytes())
         return target

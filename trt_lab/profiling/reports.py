@@ -53,7 +53,7 @@ def markdown(checks: Sequence[BaselineCheck]) -> str:
 
 def write_text(text: str | bytes, path: str | Path) -> Path:
     """Writes a report and returns its path. Raises RecordError when that fails."""
-    target = Path(path)
+    target = Path(path).expanduser()
     with replacing(target) as file:
         file.write(text.encode() if isinstance(text, str) else text)
     return target
@@ -74,7 +74,7 @@ def _section(check: BaselineCheck) -> list[str]:
         f"{len(slower)} slower, {len(faster)} faster" if slower or faster else "no change beyond tolerance and noise"
     )
     lines = [f"## {_mark(check.engine.label)}: {verdict}", ""]
-    against = f"Baseline {_mark(check.baseline.label)} of {check.baseline.created[:10]}"
+    against = f"Baseline {_mark(check.baseline.label)} of {_mark(check.baseline.created[:10])}"
     lines += [f"{against}, tolerance {check.tolerance:.0%}, {check.statistic} of the runs.", ""]
     lines += _table("", [row for row in check.rows if row.what != "layer"])
     lines += _table("Slower", [row for row in slower if row.what == "layer"])

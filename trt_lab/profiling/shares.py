@@ -12,6 +12,7 @@ from typing import Literal
 
 from trt_lab.engine_json import dtype_of
 from trt_lab.engine_nodes import is_copy, is_reformat
+from trt_lab.errors import UsageError
 from trt_lab.profiling.source import Engine
 from trt_lab.types import LayerInfo, LayerTensor, NodeId
 
@@ -99,12 +100,20 @@ def type_key(layer: LayerInfo) -> str:
     return layer.type or "unknown"
 
 
+_KEYS: dict[str, Callable[[LayerInfo], str]] = {"precision": precision_key, "type": type_key}
+
+
 def shares(engine: Engine, by: Grouping) -> tuple[Share, ...]:
     """One entry a precision or type, the most time first, then the most layers.
 
     Times of names that are no layer count under `unknown`, so that the shares add up to 1.
+
+    Raises:
+        UsageError: `by` is neither `precision` nor `type`.
     """
-    key: Callable[[LayerInfo], str] = precision_key if by == "precision" else type_key
+    if by not in _KEYS:
+        raise UsageError(f"shares by {by!r} are not known; take one of {', '.join(_KEYS)}")
+    key = _KEYS[by]
     times: dict[str, list[float]] = {}
     counts: dict[str, int] = {}
     known = set()

@@ -128,7 +128,7 @@ class TritonMetrics:
 def read_triton_metrics(path: str | os.PathLike[str]) -> TritonMetrics:
     """Reads a saved answer of `/metrics`. Raises RecordError when it cannot be read, or holds no metric at all."""
     try:
-        data = Path(path).read_bytes()
+        data = Path(path).expanduser().read_bytes()
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {error.strerror or error}; check the path") from error
     return parse_triton_metrics(data.decode("utf-8-sig", "replace"), str(path))

@@ -303,3 +303,14 @@ def test_quantize_refuses_before_it_works(
 def test_a_precision_that_is_none_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = profile(tmp_path / "p.json", ("a", 1.0))
     assert "take fp16, bf16, int8, fp8 or fp32" in refused(capsys, "inspect", file, "--precision", "banana")
+
+
+def test_tolerances_of_compare_are_finite(capsys: pytest.CaptureFixture[str]) -> None:
+    for value in ("inf", "1e999", "y:inf"):
+        assert "--atol" in refused(capsys, "compare", "a.npz", "b.npz", "--atol", value, "--json")
+
+
+def test_polygraphy_json_nested_too_deeply_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "deep.json"
+    file.write_text("[" * 100_000)
+    assert "not JSON" in refused(capsys, "compare", file, file)

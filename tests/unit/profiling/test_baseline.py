@@ -198,6 +198,8 @@ def test_it_is_read_back_as_it_was_written(encoder: Engine, tmp_path: Path) -> N
     [
         ("{", "broken JSON at byte 1"),
         ("[]", "key 'baseline_version' is missing"),
+        ('{"baseline_version": 0}', "or no version"),
+        ('{"baseline_version": true}', "or no version"),
         ('{"baseline_version": 99}', "baseline_version is 99"),
         ('{"baseline_version": 1, "created": "", "trt_lab": "", "label": ""}', "key 'total'"),
         (

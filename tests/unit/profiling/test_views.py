@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trt_lab.engine_json import EngineTensor
-from trt_lab.errors import RecordError
+from trt_lab.errors import RecordError, UsageError
 from trt_lab.frames import engine_frame, reformats_frame, shapes_frame, shares_frame, splits_frame
 from trt_lab.frames.engine import ENGINE_COLUMNS, REFORMAT_COLUMNS, SHAPE_COLUMNS, SHARE_COLUMNS, SPLIT_COLUMNS
 from trt_lab.profiling.fusion import fusion
@@ -184,3 +184,8 @@ def test_sizes_that_no_memory_has_are_not_known() -> None:
     assert tensor_bytes("float32", [10**18] * 40) is None
     assert tensor_bytes("float32", [-3]) is None
     assert tensor_bytes("float16", [2**40]) == 2**41
+
+
+def test_shares_by_something_else_are_refused() -> None:
+    with pytest.raises(UsageError, match="take one of precision, type"):
+        shares(Engine("e", None, "layers", None, ()), "stream")  # pyright: ignore[reportArgumentType]

@@ -53,7 +53,7 @@ def write_chrome_trace(engines: Sequence[Engine], path: str | Path) -> Path:
         RecordError: No engine, or one without layer times; the file cannot be written.
     """
     text = json.dumps(chrome_trace(engines), separators=(",", ":"), allow_nan=False)
-    target = Path(path)
+    target = Path(path).expanduser()
     with replacing(target) as file:
         file.write(text.encode())
     return target
