@@ -26,9 +26,6 @@ from trt_lab.tensors.dtypes import STRING, dtype_name
 from trt_lab.types import TensorStats, Tolerance, Verdict
 
 _PARALLEL_FROM = 1 << 22
-_THREADED = 4
-"""Blocks of threads are so many times larger: every call into numpy is a wait for the interpreter's lock."""
-
 _MOST_THREADS = 2
 """More of them wait for the lock longer than they work."""
 
@@ -123,12 +120,11 @@ def _totals(a: np.ndarray, b: np.ndarray, tolerance: Tolerance, sums: bool) -> _
     """Splits the work over threads (numpy lets other threads run inside its loops) and joins the parts in order."""
     workers = min(_cores(), -(-a.size // BLOCK)) if a.size >= _PARALLEL_FROM else 1
     if workers == 1:
-        return _part(a, b, tolerance, sums, 0, a.size, BLOCK)
-    block = BLOCK * _THREADED
-    blocks = -(-a.size // block)
-    edges = [blocks * i // workers * block for i in range(workers)] + [a.size]
+        return _part(a, b, tolerance, sums, 0, a.size)
+    blocks = -(-a.size // BLOCK)
+    edges = [blocks * i // workers * BLOCK for i in range(workers)] + [a.size]
     with ThreadPoolExecutor(workers) as pool:
-        parts = list(pool.map(lambda i: _part(a, b, tolerance, sums, edges[i], edges[i + 1], block), range(workers)))
+        parts = list(pool.map(lambda i: _part(a, b, tolerance, sums, edges[i], edges[i + 1]), range(workers)))
     for part in parts[1:]:
         parts[0].absorb(part)
     return parts[0]
@@ -139,15 +135,15 @@ def _cores() -> int:
     return min(count, _MOST_THREADS)
 
 
-def _part(a: np.ndarray, b: np.ndarray, tolerance: Tolerance, sums: bool, start: int, stop: int, block: int) -> _Totals:
+def _part(a: np.ndarray, b: np.ndarray, tolerance: Tolerance, sums: bool, start: int, stop: int) -> _Totals:
     screen = fits_float32(a.dtype) and fits_float32(b.dtype)
     wide = not screen and (_is_wide(a.dtype) or _is_wide(b.dtype)) and is_integral(a.dtype) and is_integral(b.dtype)
     totals = _Totals() if sums else _Totals(dd=math.nan)
-    work = _Work(Reader(a), Reader(b), tolerance, totals, min(block, max(stop - start, 0)), sums)
+    work = _Work(Reader(a), Reader(b), tolerance, totals, min(BLOCK, max(stop - start, 0)), sums)
     step = work.screened_block if screen else work.wide_block if wide else work.plain_block
     with np.errstate(all="ignore"):
-        for begin in range(start, stop, block):
-            step(begin, min(begin + block, stop))
+        for begin in range(start, stop, BLOCK):
+            step(begin, min(begin + BLOCK, stop))
     return totals
 
 
