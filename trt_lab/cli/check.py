@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import textwrap
-
 from trt_lab import zoo
 from trt_lab.cli.arguments import JsonOption, ModelArgument
-from trt_lab.cli.output import FINDING, FINE, print_json, print_line
+from trt_lab.cli.output import FINDING, FINE, print_json, print_line, print_wrapped
 from trt_lab.diagnose.preflight import Concern, check_model
 from trt_lab.graph.view import GraphView
 from trt_lab.model import Model
@@ -30,9 +28,9 @@ def run(model: ModelArgument, json: JsonOption = False) -> int:
 
 
 def _print(concern: Concern) -> None:
-    for text, indent in ((f"{concern.severity:7} {concern.rule}: {concern.message}", ""), (concern.fix, "        → ")):
+    for text, first in ((f"{concern.severity:7} {concern.rule}: {concern.message}", ""), (concern.fix, "        → ")):
         if text:
-            print_line(textwrap.fill(text, _WIDTH, initial_indent=indent, subsequent_indent=" " * 10))
+            print_wrapped(text, _WIDTH, first=first, indent=" " * 10)
 
 
 def _summary(found: tuple[Concern, ...]) -> str:

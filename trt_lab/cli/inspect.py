@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Annotated
 import typer
 
 from trt_lab.cli.arguments import JsonOption
-from trt_lab.cli.output import FINDING, FINE, print_json, print_line, print_table, shorten
+from trt_lab.cli.output import FINDING, FINE, print_json, print_line, print_table, print_wrapped, shorten
 from trt_lab.compare.unmapped import constant_names, explain_layer
 from trt_lab.engine_nodes import is_reformat
 from trt_lab.errors import UsageError
@@ -177,11 +176,11 @@ def _cost(engine: Engine, split: Split) -> float:
 
 
 def _print(engine: Engine, found: Sequence[Lint], top: int) -> None:
-    _wrap(f"{engine.label}: {len(engine.layers)} layers, {_origin(engine)}")
+    print_wrapped(f"{engine.label}: {len(engine.layers)} layers, {_origin(engine)}", _WIDTH)
     if engine.times:
         middle = engine.median_latency_ms
         latency = f"{middle:.4g} ms (median), measured apart" if middle is not None else "not told"
-        _wrap(f"layer sum {engine.layer_sum_ms:.4g} ms; latency of a run {latency}")
+        print_wrapped(f"layer sum {engine.layer_sum_ms:.4g} ms; latency of a run {latency}", _WIDTH)
     _print_nodes(engine)
     for title, shown in (("precision", shares(engine, "precision")), ("type", shares(engine, "type"))):
         print_line()
@@ -192,9 +191,9 @@ def _print(engine: Engine, found: Sequence[Lint], top: int) -> None:
         print_line()
     for lint in found:
         gain = f" Gain at most {lint.gain_ms:.3g} ms: {lint.basis}." if lint.gain_ms else ""
-        _wrap(f"{lint.severity} {lint.rule}: {lint.message}.{gain}", indent="  ")
+        print_wrapped(f"{lint.severity} {lint.rule}: {lint.message}.{gain}", _WIDTH, indent="  ")
     for note in engine.notes:
-        _wrap(f"note: {note}", indent="  ")
+        print_wrapped(f"note: {note}", _WIDTH, indent="  ")
 
 
 def _print_nodes(engine: Engine) -> None:
@@ -203,13 +202,14 @@ def _print_nodes(engine: Engine) -> None:
         left = [n for n in engine.map.unmapped_nodes if not engine.map.node_reasons[n].folded]
         mapped = engine.map.nodes_total - len(engine.map.unmapped_nodes)
         folded = len(engine.map.unmapped_nodes) - len(left)
-        _wrap(
+        print_wrapped(
             f"{engine.map.nodes_total} nodes: {mapped} in layers, {folded} need none, {len(left)} not found"
-            + (f", first {left[0]}" if left else "")
+            + (f", first {left[0]}" if left else ""),
+            _WIDTH,
         )
     if unmapped:
         index, reason = next(iter(unmapped.items()))
-        _wrap(f"{len(unmapped)} layers without a node, first {engine.layers[index].name}: {reason}")
+        print_wrapped(f"{len(unmapped)} layers without a node, first {engine.layers[index].name}: {reason}", _WIDTH)
 
 
 def _print_layers(engine: Engine, top: int) -> None:
@@ -241,8 +241,3 @@ def _origin(engine: Engine) -> str:
 
 def _percent(share: float | None) -> str | None:
     return None if share is None else f"{share:.1%}"
-
-
-def _wrap(text: str, *, indent: str = "") -> None:
-    for line in textwrap.wrap(text, _WIDTH, subsequent_indent=indent):
-        print_line(line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -37,8 +38,18 @@ def print_json(data: Mapping[str, JsonValue]) -> None:
 
 
 def print_line(text: str = "") -> None:
-    """Plain text on stdout; names in it are untrusted, so no markup is read and no terminal code passes."""
+    """One plain line on stdout; names in it are untrusted: no markup is read, no line end or terminal code passes."""
     Console(highlight=False, soft_wrap=True).print(Text(plain(text)))
+
+
+def print_wrapped(text: str, width: int, *, first: str = "", indent: str = "") -> None:
+    """One plain line, broken at words into several of at most `width` characters.
+
+    Args:
+        first, indent: Stand before the first line, and before the others.
+    """
+    for line in textwrap.wrap(plain(text), width, initial_indent=first, subsequent_indent=indent):
+        print_line(line)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, numbers: Sequence[str] = ()) -> None:
@@ -57,13 +68,13 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, numbe
 
 
 def plain(text: str) -> str:
-    """Text without what moves or colours a terminal (control characters, changes of direction); line ends stay."""
-    return "".join(char if char.isprintable() or char == "\n" else "·" for char in text)
+    """Text without what moves or colours a terminal: control characters, line ends, changes of direction."""
+    return "".join(char if char.isprintable() else "·" for char in text)
 
 
 def shorten(text: str, width: int) -> str:
     """A name on one line of at most `width` characters; what is left out stands in the middle, as the end tells most."""
-    line = plain(text).replace("\n", "·")
+    line = plain(text)
     if len(line) <= width:
         return line
     tail = (width - 1) * 2 // 3

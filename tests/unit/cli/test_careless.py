@@ -113,11 +113,12 @@ def test_a_latency_below_zero_is_none(capsys: pytest.CaptureFixture[str], tmp_pa
 def test_names_move_no_terminal_and_json_stays_whole(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     folder = tmp_path / "ünï code\x1b[31m\u202e"
     folder.mkdir()
-    file = profile(folder / "p é.json", ("\x1b[2J\ud800\u202eé", 1.0))
+    file = profile(folder / "p é.json", ("\x1b[2J\ud800\u202eé\nnote: all is well", 1.0))
     for command in (["inspect", file], ["profile", file], ["diff-engines", file, file]):
         code, out, _ = call(capsys, *command)
         assert code == 0
         assert all(char.isprintable() or char == "\n" for char in out)
+        assert not any(line.startswith("note: all is well") for line in out.splitlines())
         code, out, _ = call(capsys, *command, "--json")
         assert code == 0
         assert "\ud800" not in out
