@@ -121,7 +121,9 @@ def _fp16_range(view: GraphView) -> Iterator[Concern]:
 
 def _infinity(view: GraphView, tensor: TensorInfo, count: int) -> Concern:
     readers = {view.nodes[node].op_type for node in tensor.consumers}
-    text = f"constant '{tensor.id}' holds {_times(count, 'infinity', 'infinities')}; read by {_names(tensor.consumers)}"
+    text = (
+        f"constant '{tensor.id}' holds {_counted(count, 'infinity', 'infinities')}; read by {_names(tensor.consumers)}"
+    )
     if readers <= _HARMLESS_INFINITY:
         return Concern("infinity", "info", f"{text}, where it means no limit: harmless", tensor.consumers[0], tensor.id)
     fix = "check that it is meant: arithmetic on it gives NaN (Inf − Inf, Inf · 0); a large finite number masks as well"
@@ -133,24 +135,24 @@ def _int64_range(view: GraphView) -> Iterator[Concern]:
     for tensor, values in _constants(view):
         if tensor.dtype not in ("int64", "uint64") or not values.size:
             continue
-        numbers = values.astype(object)
-        beyond = [int(v) for v in numbers.reshape(-1) if not _INT32.min <= int(v) <= _INT32.max]
-        if not beyond:
+        beyond = values[(values < _INT32.min) | (values > _INT32.max)].reshape(-1)
+        if not beyond.size:
             continue
         if all(_is_sentinel(view.nodes[node], tensor.id) for node in tensor.consumers):
             harmless.append(tensor)
             continue
-        cut = min(max(beyond[0], _INT32.min), _INT32.max)
+        first = int(beyond[0])
+        cut = min(max(first, _INT32.min), _INT32.max)
         yield Concern(
             "int64-cut", "warning",
-            f"constant '{tensor.id}' holds {beyond[0]}, which builders that cut to 32 bits take as {cut}: the value "
+            f"constant '{tensor.id}' holds {first}, which builders that cut to 32 bits take as {cut}: the value "
             f"changes; read by {_names(tensor.consumers)}",
             tensor.consumers[0], tensor.id, "use numbers of 32 bits, or TensorRT 10 or newer, which has INT64",
         )  # fmt: skip
     if harmless:
         yield Concern(
             "int64-sentinel", "info",
-            f"{_times(len(harmless), 'constant', 'constants')} beyond 32 bits that only mean \"to the end\" "
+            f"{_counted(len(harmless), 'constant', 'constants')} beyond 32 bits that only mean \"to the end\" "
             f"({_names([t.id for t in harmless])}): sentinel, harmless",
             None, harmless[0].id,
         )  # fmt: skip
@@ -170,7 +172,7 @@ def _types(view: GraphView) -> Iterator[Concern]:
         node = first.producer or (first.consumers[0] if first.consumers else None)
         yield Concern(
             "type", "error",
-            f"{_times(len(tensors), 'tensor', 'tensors')} of type {dtype} ({_names([t.id for t in tensors])}), "
+            f"{_counted(len(tensors), 'tensor', 'tensors')} of type {dtype} ({_names([t.id for t in tensors])}), "
             "which TensorRT does not compute with",
             node, first.id, _TYPE_FIXES[dtype],
         )  # fmt: skip
@@ -196,7 +198,7 @@ def _operators(view: GraphView) -> Iterator[Concern]:
                 "plugin_namespace of the node say otherwise): load its library before building"
             )
         yield Concern(
-            "operator", "error", f"{domain}::{op}, {_times(len(nodes), 'node', 'nodes')}, first '{nodes[0].id}'",
+            "operator", "error", f"{domain}::{op}, {_counted(len(nodes), 'node', 'nodes')}, first '{nodes[0].id}'",
             nodes[0].id, nodes[0].outputs[0] if nodes[0].outputs else None, fix,
         )  # fmt: skip
 
@@ -287,7 +289,7 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(listed[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _times(count: int, one: str, many: str) -> str:
+def _counted(count: int, one: str, many: str) -> str:
     return f"1 {one}" if count == 1 else f"{count} {many}"
 
 

@@ -48,7 +48,9 @@ _MEDIAN_ERROR = math.sqrt(math.pi / 2)
 _LARGEST_MS = 1e18
 """What is more is no time, nor the sum of the times of all layers; sums and quotients must stay finite."""
 _IQR_SIGMAS = 1.349
+"""Interquartile range of a normal distribution, in standard deviations."""
 _MAD_SIGMAS = 1.4826
+"""Standard deviation of a normal distribution over its median distance from the median (Rousseeuw and Croux, 1993)."""
 
 
 class _Part(BaseModel):

@@ -6,6 +6,7 @@ one less on each axis.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -114,13 +115,7 @@ def cover(sizes: Sequence[Sizes], usual: Mapping[str, tuple[int, ...]] | None = 
 
 def elements(sizes: Sizes) -> int:
     """Elements of all inputs with free axes together: how much there is to do, roughly."""
-    total = 0
-    for shape in sizes.values():
-        count = 1
-        for size in shape:
-            count *= size
-        total += count
-    return total
+    return sum(math.prod(shape) for shape in sizes.values())
 
 
 def show(sizes: Sizes) -> str:
