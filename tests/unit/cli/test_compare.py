@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from tests.unit.cli.test_main import call, one_line
+from trt_lab.record import Record
 from trt_lab.tensors import write_polygraphy, write_safetensors
+from trt_lab.views.report.collect import records_report
 
 GPU = Path(__file__).parents[2] / "data" / "gpu"
 Capsys = pytest.CaptureFixture[str]
@@ -109,6 +113,23 @@ def test_c35_two_records_of_a_gpu_tell_it_themselves(capsys: Capsys) -> None:
     assert told(capsys, a, ref)[1]["builds"] is None, "a reference is no build"
     _, out, _ = call(capsys, "compare", a, b)
     assert "timing cache: not used for a, not used for b" in out
+
+
+def test_c26_random_outputs_are_no_failure(capsys: Capsys, here: Path) -> None:
+    noise = helper.make_node("RandomNormal", [], ["r"], name="noise", shape=[1, 2], seed=7.0)
+    sides = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 2]) for name in ("x", "y")]
+    graph = helper.make_graph(
+        [noise, helper.make_node("Add", ["x", "r"], ["y"], name="add")], "g", sides[:1], sides[1:]
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "m.onnx")
+    assert call(capsys, "golden", "m.onnx", "-o", "ref")[0] == 0
+    assert call(capsys, "build", "m.onnx", "-o", "a.trtlab")[0] == 0
+    a, b = Record.open("a.trtlab"), Record.open("ref")
+    assert a.outputs(0)["y"].tolist() != a.outputs(1)["y"].tolist(), "one session goes on with its numbers"
+    code, data = told(capsys, "a.trtlab", "ref")
+    (y,) = data["tensors"]
+    assert (code, data["verdict"], y["note"]) == (0, "not_comparable", "random: RandomNormal 'noise'")
+    assert records_report([a, b]).verdict == "not_comparable"
 
 
 def test_a_tensor_is_opened(capsys: Capsys, here: Path) -> None:

@@ -15,9 +15,9 @@ from trt_lab.graph.view import GraphView
 from trt_lab.observing import observe_engine
 from trt_lab.options import parse_precision
 from trt_lab.record import Record
-from trt_lab.results import TABLE_HEADS, Diff, Finding
+from trt_lab.results import TABLE_HEADS, Diff, Finding, make_diff
 from trt_lab.session import Session
-from trt_lab.types import LogLine, NodeId, TensorStats, Tolerance
+from trt_lab.types import LogLine, TensorStats, Tolerance
 from trt_lab.views.numbers import number, plural
 from trt_lab.views.report.data import Cause, Outcome, ReportData, Suspect, TensorPair, TensorRow
 
@@ -78,11 +78,14 @@ def records_report(records: Sequence[Record]) -> ReportData:
     tolerance = Tolerance()
     shown = engines or list(records)
     diffs: list[Diff] = []
-    order, nodes = _graph_order(records[0])
+    view = _view(records[0])
     if reference is not None:
         for engine in engines:
-            sides = open_side(engine), open_side(reference)
-            diffs.append(Diff(compare_sides(*sides, tolerance=tolerance, order=order), engine, reference, tolerance))
+            if view is not None:
+                diffs.append(make_diff(view, engine, reference, tolerance))
+            else:
+                plain = compare_sides(open_side(engine), open_side(reference), tolerance=tolerance)
+                diffs.append(Diff(plain, engine, reference, tolerance))
     worst = next((diff for diff in diffs if diff.verdict == "differs"), diffs[0] if diffs else None)
     seen = _observe(worst.engine if worst is not None else shown[0], records, tolerance)
     counted = f"{plural(len(records), 'record')}, none of them a reference to compare with"
@@ -95,7 +98,9 @@ def records_report(records: Sequence[Record]) -> ReportData:
             *_observed(seen),
         ],
         outcomes=[_outcome(diff.engine.name, diff) for diff in diffs],
-        tensors=[TensorRow(stats, nodes.get(stats.name)) for stats in worst.tensors] if worst is not None else [],
+        tensors=[TensorRow(stats, worst.makers.get(stats.name)) for stats in worst.tensors]
+        if worst is not None
+        else [],
         pairs=_pairs(worst, "tensor")[:PAIRS] if worst is not None else [],
         records=_timed(shown),
         log=_log(shown),
@@ -279,14 +284,12 @@ def _log(records: Iterable[Record]) -> list[LogLine]:
     return lines
 
 
-def _graph_order(record: Record) -> tuple[list[str] | None, dict[str, NodeId]]:
-    """Tensors in graph order and what makes them; nothing where the record cannot give its model."""
+def _view(record: Record) -> GraphView | None:
+    """Graph of a record's model; None where the record cannot give it."""
     try:
-        view = GraphView.of(record.model())
+        return GraphView.of(record.model())
     except TrtLabError:
-        return None, {}
-    order = sorted(view.tensors, key=view.order)
-    return [str(t) for t in order], {str(t): p for t in order if (p := view.tensors[t].producer) is not None}
+        return None
 
 
 def _commands(session: Session, finding: Finding) -> list[str]:
