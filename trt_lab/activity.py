@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import RLock, Thread
 from typing import Literal
 
@@ -119,13 +119,3 @@ class Activity:
 
 def silent(progress: Progress) -> None:
     """Drops progress that nobody asked for."""
-
-
-def scaled(report: OnProgress, low: float, high: float) -> OnProgress:
-    """Progress of a part, as the part from `low` to `high` of the whole."""
-
-    def tell(progress: Progress) -> None:
-        inner = progress.fraction
-        report(replace(progress, fraction=None if inner is None else low + (high - low) * inner))
-
-    return tell

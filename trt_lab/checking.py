@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Protocol
 
-from trt_lab.activity import scaled
 from trt_lab.compare.selfcheck import SelfCheck, check_optimiser, judge_trials, random_tensors, trial_feeds
 from trt_lab.edit.probe import Probed, add_probes
 from trt_lab.graph.view import GraphView
 from trt_lab.model import Model
+from trt_lab.progress import scaled
 from trt_lab.record import Record
 from trt_lab.runs import Role, Samples
 from trt_lab.types import BuildOptions, OnProgress, Tolerance

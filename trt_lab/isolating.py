@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from trt_lab.activity import scaled
 from trt_lab.backends.jobs import MOVED_TWICE, Task
 from trt_lab.backends.tensorrt.tactics import Changed, TimingCacheEdit, edit_in_worker, read_autotuning
 from trt_lab.compare.observer import observe
@@ -20,6 +19,7 @@ from trt_lab.edit.probe import add_probes
 from trt_lab.errors import BackendError, UsageError
 from trt_lab.graph.view import GraphView
 from trt_lab.means import Means
+from trt_lab.progress import scaled
 from trt_lab.record import Record
 from trt_lab.types import BuildOptions, NodeId, OnProgress, Progress
 

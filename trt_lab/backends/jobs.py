@@ -20,6 +20,7 @@ from trt_lab import backends
 from trt_lab.backends.base import Built, Profile, Runner
 from trt_lab.errors import BackendError, CancelledError, InputError, RunError, TrtLabError
 from trt_lab.model import Model
+from trt_lab.progress import scaled
 from trt_lab.tensors import open_samples, write_safetensors
 from trt_lab.types import BuildOptions, JsonValue, OnProgress, Outcome, Progress
 
@@ -108,7 +109,7 @@ def _execute(request: Request, out: Path, on_progress: OnProgress) -> Outcome:
     on_progress(Progress("build", 0.0, f"reading {Path(request.model_path).name}"))
     model = Model.load(request.model_path)
     samples = open_samples(request.samples_dir)
-    built = backend.build(model, request.options, _scaled(on_progress, 0.0, BUILD_SHARE))
+    built = backend.build(model, request.options, scaled(on_progress, 0.0, BUILD_SHARE))
     engine_file = _write_engine(out, built)
     here = backend.info()
     if not here.can_run:  # built here, to be run elsewhere
@@ -194,16 +195,6 @@ def _write_engine(out: Path, built: Built) -> str | None:
         return None
     (out / ENGINE_FILE).write_bytes(built.engine)
     return ENGINE_FILE
-
-
-def _scaled(on_progress: OnProgress, start: float, share: float) -> OnProgress:
-    """Maps a backend's own fractions into a part of the job's."""
-
-    def tell(progress: Progress) -> None:
-        fraction = None if progress.fraction is None else start + share * min(max(progress.fraction, 0.0), 1.0)
-        on_progress(Progress(progress.phase, fraction, progress.message))
-
-    return tell
 
 
 def _picklable(error: TrtLabError) -> TrtLabError:

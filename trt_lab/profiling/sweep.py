@@ -20,6 +20,7 @@ from trt_lab.errors import BackendUnavailableError, InputError, RunError, UsageE
 from trt_lab.model import Model
 from trt_lab.profiling.sweep_flags import LayerPoint, SweepPoint, flag, multiples, propose_profiles
 from trt_lab.profiling.sweep_sizes import Sizes, SizesArgument, choose_sizes, cover, parse_sizes, show
+from trt_lab.progress import scaled
 from trt_lab.samples.sets import Samples
 from trt_lab.storage import safe_name
 from trt_lab.tensors import open_samples, write_samples
@@ -121,12 +122,12 @@ def sweep(
     every = choose_sizes(model, options.shapes) if sizes is None else parse_sizes(model, sizes)
     ranged = _with_ranges(options, every)
     share = 1.0 / (1 + len(every)) if tuned else 1.0
-    measured = _measure(model, ranged, every, submit, _part(on_progress, 0.0, share), repeats, seed)
+    measured = _measure(model, ranged, every, submit, scaled(on_progress, 0.0, share), repeats, seed)
     points = [
         SweepPoint(s, m.latency_ms, m.round_medians, m.layers, m.error) for s, m in zip(every, measured, strict=True)
     ]
     for number, point in enumerate(points if tuned else ()):
-        report = _part(on_progress, share * (number + 1), share)
+        report = scaled(on_progress, share * (number + 1), share * (number + 2))
         alone = replace(options, shapes=cover([point.sizes]), more_profiles=())
         (own,) = _measure(model, alone, [point.sizes], submit, report, repeats, seed)
         points[number] = replace(point, tuned_ms=SweepPoint(point.sizes, own.latency_ms).median_ms)
@@ -145,7 +146,7 @@ def measure(task: SweepTask, on_progress: OnProgress) -> tuple[Measured, ...]:
     """
     backend = backends.get(task.backend)
     on_progress(Progress("build", 0.0, f"reading {Path(task.model_path).name}"))
-    built = backend.build(Model.load(task.model_path), task.options, _part(on_progress, 0.0, _BUILD_SHARE))
+    built = backend.build(Model.load(task.model_path), task.options, scaled(on_progress, 0.0, _BUILD_SHARE))
     info = backend.info()
     if not info.can_run:
         raise BackendUnavailableError(f"'{task.backend}' cannot run here, so there is no latency: {info.reason}")
@@ -233,14 +234,6 @@ def _notes(options: BuildOptions, points: Sequence[SweepPoint]) -> tuple[str, ..
     if few:
         notes.append(f"{len(few[0].latency_ms)} runs a size: small differences are lost in the spread")
     return tuple(notes)
-
-
-def _part(report: OnProgress, start: float, share: float) -> OnProgress:
-    def tell(progress: Progress) -> None:
-        inner = progress.fraction
-        report(replace(progress, fraction=None if inner is None else start + share * inner))
-
-    return tell
 
 
 def _row(point: SweepPoint, multiple: int) -> dict[str, Any]:

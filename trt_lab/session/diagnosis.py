@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from trt_lab import storage
-from trt_lab.activity import Status, scaled, silent
+from trt_lab.activity import Status, silent
 from trt_lab.backends.tensorrt.tactics import Changed
 from trt_lab.diagnose.check import CheckSource
 from trt_lab.diagnose.flaky import Build, Flaky
@@ -19,6 +19,7 @@ from trt_lab.isolating import build_repeatedly, forbid_tactics, try_switches
 from trt_lab.locating import locate, reduce_model
 from trt_lab.means import Means, Wish, low_precision
 from trt_lab.options import parse_precision
+from trt_lab.progress import scaled
 from trt_lab.results import Finding, make_diff
 from trt_lab.runs import run_task
 from trt_lab.session.engines import Engines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from trt_lab.activity import Status, scaled, silent
+from trt_lab.activity import Status, silent
 from trt_lab.checking import self_checks
 from trt_lab.compare.observer import Observation
 from trt_lab.compare.opened import OpenedTensor, open_tensor
@@ -15,6 +15,7 @@ from trt_lab.edit.probe import add_probes
 from trt_lab.errors import BackendError, UsageError
 from trt_lab.observing import clean_options, has_clean, is_cheap, observe_engine, safe_tensors
 from trt_lab.options import change_tolerance
+from trt_lab.progress import scaled
 from trt_lab.record import Record
 from trt_lab.results import Diff, make_diff
 from trt_lab.session.subject import Subject
