@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from trt_lab.cli.arguments import LARGEST, JsonOption
-from trt_lab.cli.output import FINDING, FINE, print_json, print_line, print_table, shorten
+from trt_lab.cli.output import FINDING, FINE, print_json, print_line, print_note, print_table, shorten
 from trt_lab.cli.targets import check_targets
 from trt_lab.errors import UsageError
 from trt_lab.profiling.baseline import (
@@ -75,6 +75,10 @@ def run(
     if write is not None and len(engines) > 1:
         raise UsageError(f"--write-baseline keeps one engine, {len(engines)} were given; give one")
     checks = _checks(engines, baseline, tolerance)
+    slower = any(check is not None and check.only("slower") for check in checks)
+    if slower and write is not None and write == baseline:
+        print_note(f"{write} is kept: what is slower would be the measure from now on; write another file to accept it")
+        write = None
     written = _write(engines, checks, write, junit, markdown_file, chrome_trace)
     if json:
         first, *others = [_json(engine, check) for engine, check in zip(engines, checks, strict=True)]
@@ -84,7 +88,7 @@ def run(
             _print(engine, check, top)
         for path in written:
             print_line(f"wrote {path}")
-    return FINDING if any(check is not None and check.only("slower") for check in checks) else FINE
+    return FINDING if slower else FINE
 
 
 def _checks(engines: Sequence[Engine], baseline: Path | None, tolerance: float) -> list[BaselineCheck | None]:

@@ -315,3 +315,17 @@ def test_polygraphy_json_nested_too_deeply_is_told(capsys: pytest.CaptureFixture
     file = tmp_path / "deep.json"
     file.write_text("[" * 100_000)
     assert "not JSON" in refused(capsys, "compare", file, file)
+
+
+def test_a_regression_does_not_become_the_baseline(
+    capsys: pytest.CaptureFixture[str], given: tuple[Path, Path], tmp_path: Path
+) -> None:
+    _, base = given
+    before, slower = base.read_bytes(), profile(tmp_path / "slower.json", ("a", 2.0))
+    code, out, err = call(capsys, "profile", slower, "--baseline", base, "--write-baseline", base, "--json")
+    assert (code, strict(out)["written"], err.count("\n")) == (1, [], 1)
+    assert "is kept" in err
+    assert base.read_bytes() == before
+    other = tmp_path / "other.json"
+    assert call(capsys, "profile", slower, "--baseline", base, "--write-baseline", other)[0] == 1
+    assert other.exists()
