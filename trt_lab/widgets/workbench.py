@@ -37,7 +37,7 @@ from trt_lab.widgets.text import line
 from trt_lab.widgets.toolbar import Toolbar
 from trt_lab.widgets.undo import Undo
 
-STATUS_EVERY_S = 0.1
+STATUS_EVERY_S = 0.25
 """Progress is shown at most this often; the last state always is."""
 
 TABS = ("Diff", "Locate", "Timeline", "Layers", "Log", "Code")

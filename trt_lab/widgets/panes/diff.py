@@ -116,20 +116,23 @@ class DiffPane(ui.VBox):
         self._draw()
 
     def _make_sliders(self) -> None:
+        """One for each axis that is not drawn; those that are there serve again, since the browser makes new ones slowly."""
         golden, engine = self._arrays()
-        if golden.shape != engine.shape:
-            self.sliders.children = ()
-            return
-        axes = axes_of(golden.shape)
-        chosen = default_slice(golden, engine)
-        self.sliders.children = tuple(
-            ui.BoundedIntText(
-                value=value, min=0, max=size - 1, description=f"axis {axis}", layout={"width": "110px"}, style=OWN_WIDTH
-            )
-            for axis, size, value in zip(axes.chosen, axes.choices, chosen, strict=True)
+        axes = axes_of(golden.shape) if golden.shape == engine.shape else None
+        wanted = (
+            [] if axes is None else list(zip(axes.chosen, axes.choices, default_slice(golden, engine), strict=True))
         )
-        for slider in self.sliders.children:
+        sliders = list(self.sliders.children[: len(wanted)])
+        for _ in range(len(wanted) - len(sliders)):
+            slider = ui.BoundedIntText(min=0, max=0, layout={"width": "110px"}, style=OWN_WIDTH)
             slider.observe(lambda _: self._draw(), "value")
+            sliders.append(slider)
+        for slider, (axis, size, value) in zip(sliders, wanted, strict=True):
+            slider.max = size - 1
+            slider.value = value
+            slider.description = f"axis {axis}"
+        if len(sliders) != len(self.sliders.children):
+            self.sliders.children = tuple(sliders)
 
     def _chosen(self, tensor: str) -> None:
         if tensor and tensor != self._shown:
