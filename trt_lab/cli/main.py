@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import sys
 import traceback
+from types import ModuleType
 from typing import Annotated, Any
 
 import typer
@@ -53,10 +55,20 @@ class _Commands(TyperGroup):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"trt_lab.cli.{cmd_name.replace('-', '_')}")
+        module = _import(f"trt_lab.cli.{cmd_name.replace('-', '_')}")
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         alone.command(cmd_name)(module.run)
         return typer.main.get_command(alone)
+
+
+def _import(name: str) -> ModuleType:
+    """Imports with the garbage collector held back, and what was imported left out of it: a sixth of a start otherwise."""
+    gc.disable()
+    try:
+        return importlib.import_module(name)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 app = typer.Typer(

@@ -23,7 +23,7 @@ from trt_lab.graph import GraphView
 from trt_lab.model import Model
 from trt_lab.types import NodeId, OnProgress, Progress, TensorId
 
-CHUNK_BYTES = 64 << 20
+CHUNK_BYTES = 32 << 20
 """Tensors of one part, unless another limit is given."""
 
 _NOTHING = 4
