@@ -16,8 +16,6 @@ _T = TypeVar("_T")
 _ODD = (KeyError, TypeError, ValueError, OverflowError)
 """What a row raises that has other fields than an export writes."""
 
-_FAR_NS = 2**63
-
 _PROCESS = 24
 """Bits of the thread in a `globalTid`; those above tell the process."""
 
@@ -93,7 +91,7 @@ class Rows:
 
     def _launch(self, row: Mapping[str, Any]) -> None:
         thread = int(row["globalTid"])
-        self._launches[_process(thread), int(row["correlationId"])] = Launch(thread, _ns(row["start"]))
+        self._launches[_process(thread), int(row["correlationId"])] = Launch(thread, _whole(row["start"]))
 
     def _nvtx(self, row: Mapping[str, Any]) -> None:
         if row.get("eventType") == _DOMAIN_CREATED:
@@ -101,13 +99,13 @@ class Rows:
             return
         if row.get("end") in (None, 0):  # a mark
             return
-        start, end, thread = _ns(row["start"]), _ns(row["end"]), int(row["globalTid"])
+        start, end, thread = _whole(row["start"]), _whole(row["end"]), int(row["globalTid"])
         if end < start:
             raise ValueError("ends before it starts")
         self._ranges.append({**row, "start": start, "end": end, "globalTid": thread})
 
     def _gpu(self, kind: str, row: Mapping[str, Any]) -> None:
-        start, end = _ns(row["start"]), _ns(row["end"])
+        start, end = _whole(row["start"]), _whole(row["end"])
         if end < start:
             raise ValueError("ends before it starts")
         self._work.append((kind, {**row, "start": start, "end": end}))
@@ -174,12 +172,12 @@ def _with_lane(work: list[Activity], threads: Mapping[object, set[object]]) -> l
     return placed
 
 
-def _ns(value: Any) -> int:
-    """A time of the 64 bits that all exports have. Raises ValueError where it is none."""
-    time = int(value)
-    if not -_FAR_NS <= time < _FAR_NS:
-        raise ValueError("no time of 64 bits")
-    return time
+def _whole(value: Any) -> int:
+    """A number of the 64 bits that all exports have. Raises one of `_ODD` where it is none."""
+    number = int(value)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError("more than 64 bits")
+    return number
 
 
 def _process(thread: object) -> object:
@@ -192,6 +190,6 @@ def _domain(row: Mapping[str, Any]) -> object:
 
 def _int(value: Any) -> int | None:
     try:
-        return None if value is None else int(value)
+        return None if value is None else _whole(value)
     except _ODD:
         return None

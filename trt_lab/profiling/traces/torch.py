@@ -83,7 +83,7 @@ def _thread(event: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if type(value) is int and -(2**63) <= value < 2**63 else None
 
 
 def _span(event: Mapping[str, Any]) -> tuple[int, int] | None:

@@ -426,10 +426,10 @@ def test_times_and_ids_that_are_none_are_left_out_and_counted() -> None:
     kernel = {"table": "CUPTI_ACTIVITY_KIND_KERNEL", "start": 1, "end": 2001, "shortName": "k"}
     rows = [
         kernel, {**kernel, "globalPid": "y"}, {**kernel, "shortName": {"a": 1}}, {**kernel, "correlationId": [1]},
-        {**kernel, "start": -(10**30), "end": 10**30}, {**kernel, "end": 1e400},
+        {**kernel, "start": -(10**30), "end": 10**30}, {**kernel, "end": 1e400}, {**kernel, "streamId": 2**63},
         {"table": "NVTX_EVENTS", "start": 1, "end": 2, "globalTid": 3, "textId": "q"},
         {"table": "NVTX_EVENTS", "start": 1, "end": 2, "globalTid": 3, "text": "t", "domainId": [1]},
     ]  # fmt: skip
     trace = parse_nsys_json(b"\n".join(json.dumps(row).encode() for row in rows), "t")
-    assert {k.kernel for k in trace.kernels} == {"k"}
+    assert {(k.kernel, k.stream) for k in trace.kernels} == {("k", None)}
     assert any("rows without a valid time or id were left out" in note for note in trace.notes)
