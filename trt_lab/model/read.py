@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import onnx
@@ -64,7 +65,43 @@ def parse(data: bytes, label: str) -> onnx.ModelProto:
         raise ModelError(f"{label} {_describe_damage(data)}") from error
     if not proto.HasField("graph"):
         raise ModelError(f"{label} is not an ONNX model (no graph in it): give the .onnx file that was exported")
+    odd = next((text for text in _texts(proto) if isinstance(text, bytes)), None)
+    if odd is not None:
+        raise ModelError(
+            f"{label} is a damaged ONNX file (a name in it is no UTF-8 text: {odd[:40]!r}): export it again"
+        )
     return proto
+
+
+def _texts(proto: onnx.ModelProto) -> Iterator[str | bytes]:
+    """Names of a model; protobuf gives those that are no UTF-8 as bytes, which nothing behind expects."""
+    yield from (proto.producer_name, proto.producer_version, proto.domain)
+    yield from (opset.domain for opset in proto.opset_import)
+    yield from (text for entry in proto.metadata_props for text in (entry.key, entry.value))
+    for function in proto.functions:
+        yield from (function.name, function.domain, *function.input, *function.output)
+        yield from _node_texts(function.node)
+    yield from _graph_texts(proto.graph)
+
+
+def _graph_texts(graph: onnx.GraphProto) -> Iterator[str | bytes]:
+    yield graph.name
+    yield from _node_texts(graph.node)
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        yield value.name
+        yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
+    for tensor in graph.initializer:
+        yield tensor.name
+        yield from (text for entry in tensor.external_data for text in (entry.key, entry.value))
+
+
+def _node_texts(nodes: Iterable[onnx.NodeProto]) -> Iterator[str | bytes]:
+    for node in nodes:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        for attribute in node.attribute:
+            yield attribute.name
+            for graph in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
+                yield from _graph_texts(graph)
 
 
 def _describe_damage(data: bytes) -> str:

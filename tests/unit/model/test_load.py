@@ -383,3 +383,16 @@ def test_link_within_the_folder_is_fine(tmp_path: Path) -> None:
 def test_external_data_without_a_path_says_so(tmp_path: Path) -> None:
     path = reshape_with_external_shape(tmp_path)
     assert "give the path of the model" in line_of(path.read_bytes())
+
+
+@pytest.mark.parametrize("name", [b"relu_node", b"relu_input", b"relu_graph", b"relu_dim"])
+def test_names_that_are_no_text_are_told(tmp_path: Path, name: bytes) -> None:
+    given = helper.make_tensor_value_info("relu_input", TensorProto.FLOAT, ["relu_dim"])
+    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["relu_dim"])
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["relu_input"], ["y"], name="relu_node")], "relu_graph", [given], [made]
+    )
+    file = tmp_path / "m.onnx"
+    file.write_bytes(helper.make_model(graph).SerializeToString().replace(name, name[:-1] + b"\xff"))
+    with pytest.raises(ModelError, match=r"m\.onnx is a damaged ONNX file \(a name in it is no UTF-8 text"):
+        Model.load(file)
