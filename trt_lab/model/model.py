@@ -204,14 +204,20 @@ class Model:
         """A fresh ModelProto with all weights in it.
 
         Raises:
-            ModelError: The weights exceed what one protobuf holds (2 GB); use `save`.
+            ModelError: The weights exceed what one protobuf holds (2 GB); use `save`. Or an attribute has no value.
         """
         if self._weight_bytes() > EXTERNAL_ABOVE_BYTES:
             raise ModelError(
                 f"{self.name}: the weights are too large for one protobuf (2 GB); save the model to a file"
             )
         with hold_collection():
-            return ir.to_proto(take_all_in(self._model))
+            try:
+                return ir.to_proto(take_all_in(self._model))
+            except SerdeError as error:
+                cause: BaseException = error
+                while cause.__cause__ is not None:  # the outermost tells the whole model, the innermost what is wrong
+                    cause = cause.__cause__
+                raise ModelError(f"{self.name} cannot be written as ONNX ({cause}): export the model again") from error
 
     def clone_ir(self) -> ir.Model:
         """A copy of `ir` to edit; tensors are shared, not copied."""

@@ -396,3 +396,12 @@ def test_names_that_are_no_text_are_told(tmp_path: Path, name: bytes) -> None:
     file.write_bytes(helper.make_model(graph).SerializeToString().replace(name, name[:-1] + b"\xff"))
     with pytest.raises(ModelError, match=r"m\.onnx is a damaged ONNX file \(a name in it is no UTF-8 text"):
         Model.load(file)
+
+
+def test_an_attribute_without_a_value_is_told_when_the_model_is_written() -> None:
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
+    node = helper.make_node("Relu", ["x"], ["y"])
+    node.attribute.add(name="alpha")
+    model = Model.load(helper.make_model(helper.make_graph([node], "g", values[:1], values[1:])))
+    with pytest.raises(ModelError, match="cannot be written as ONNX"):
+        model.proto()
