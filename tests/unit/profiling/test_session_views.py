@@ -44,7 +44,9 @@ def test_views_have_their_columns_and_sums(lab: Session, record: Record) -> None
         assert list(found.columns) == list(SHARE_COLUMNS) and found["time_ms"].sum() == pytest.approx(total)
         assert found["layers"].sum() == len(record.layers)
     assert list(lab.reformats(record).columns) == list(REFORMAT_COLUMNS)
-    assert list(lab.splits(record).columns) == list(SPLIT_COLUMNS) and "type_change" in set(lab.splits(record)["reason"])
+    assert list(lab.splits(record).columns) == list(SPLIT_COLUMNS) and "type_change" in set(
+        lab.splits(record)["reason"]
+    )
     assert list(lab.lints(record).columns) == list(LINT_COLUMNS)
     shapes = lab.shapes(record)
     assert list(shapes.columns) == list(SHAPE_COLUMNS)
