@@ -29,10 +29,10 @@ def test_c33_fp16_asked_and_fp32_built_is_a_finding(
 ) -> None:
     record = Record.open(GPU / "encoder4-fp32.trtlab")
     record.meta.facts.update(facts)
-    assert _tell(record, SEEN, [], json=False) == code
+    assert _tell(record, SEEN, [], (), json=False) == code
     said = capsys.readouterr().out
     assert (f"✗ {LINE}" in said) is (code == 1)
-    assert _tell(record, SEEN, [], json=True) == code
+    assert _tell(record, SEEN, [], (), json=True) == code
     told = json.loads(capsys.readouterr().out)
     assert (told["precision_met"], told["precision_line"]) == (facts["precision_met"], facts["precision_line"])
 
@@ -40,7 +40,7 @@ def test_c33_fp16_asked_and_fp32_built_is_a_finding(
 def test_an_engine_of_the_cache_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     record = Record.open(GPU / "encoder4-fp32.trtlab")
     record.meta.facts["engine_cache"] = {"state": "hit", "built_s": 57.8}
-    _tell(record, SEEN, [], json=False)
+    _tell(record, SEEN, [], (), json=False)
     assert "taken from the engine cache, built before in 57.80 s" in capsys.readouterr().out
-    _tell(record, SEEN, [], json=True)
+    _tell(record, SEEN, [], (), json=True)
     assert json.loads(capsys.readouterr().out)["engine_cache"] == "hit"
