@@ -5,11 +5,10 @@ import { OutputAreaModel, SimplifiedOutputArea } from "@jupyterlab/outputarea";
 import type { IRenderMimeRegistry } from "@jupyterlab/rendermime";
 import type { Kernel, KernelMessage, Session } from "@jupyterlab/services";
 import type { TranslationBundle } from "@jupyterlab/translation";
-import type { IDisposable } from "@lumino/disposable";
 import { Panel } from "@lumino/widgets";
 import { type Choice, Notice } from "./notice";
 import { kernelPath, openCode } from "./python";
-import { attachWidgetManager } from "./widgets";
+import { type AttachedManager, attachWidgetManager } from "./widgets";
 
 export interface PanelOptions {
   context: DocumentRegistry.IContext<DocumentRegistry.IModel>;
@@ -148,12 +147,11 @@ export class WorkbenchPanel extends Panel {
   /** Lets the kernel display the file. Only the newest attempt has a say. */
   private async openIn(kernel: Kernel.IKernelConnection): Promise<void> {
     const attempt = ++this.attempt;
-    const { context, trans } = this.options;
+    const { trans } = this.options;
     const name = PathExt.basename(this.localPath);
     this.showProgress(trans.__("Opening %1…", name), attempt);
     try {
-      this.manager ??= attachWidgetManager(context, this.rendermime);
-      await this.manager;
+      await this.attachManager(kernel.id);
       if (attempt !== this.attempt) {
         return;
       }
@@ -178,6 +176,19 @@ export class WorkbenchPanel extends Panel {
         this.showProblem(trans.__("%1 could not be opened", name), String(error), [this.restartChoice()]);
       }
     }
+  }
+
+  /**
+   * A manager of this panel's own serves all its kernels. One that came with a shared kernel serves that one only: also
+   * the kernel of a panel that was closed a moment ago has one, and may be joined before it is seen to be dead.
+   */
+  private async attachManager(kernelId: string): Promise<void> {
+    if (this.managed !== kernelId && !this.ownsManager) {
+      this.manager = null;
+    }
+    this.managed = kernelId;
+    this.manager ??= attachWidgetManager(this.options.context, this.rendermime);
+    this.ownsManager = (await this.manager).owned;
   }
 
   private showFailure(name: string, content: KernelMessage.IExecuteReplyMsg["content"]): void {
@@ -250,7 +261,10 @@ export class WorkbenchPanel extends Panel {
   private readonly rendermime: IRenderMimeRegistry;
   private readonly output: SimplifiedOutputArea;
   private readonly notice = new Notice();
-  private manager: Promise<IDisposable> | null = null;
+  private manager: Promise<AttachedManager> | null = null;
+  /** Id of the kernel that `manager` was attached for. */
+  private managed = "";
+  private ownsManager = false;
   private attempt = 0;
   private everReady = false;
   private startedAgain = false;

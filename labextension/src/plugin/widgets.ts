@@ -5,6 +5,12 @@ import type { INotebookModel } from "@jupyterlab/notebook";
 import type { IRenderMimeRegistry } from "@jupyterlab/rendermime";
 import type { IDisposable } from "@lumino/disposable";
 
+/** A widget manager that shows the widgets of a document's kernel. */
+export interface AttachedManager extends IDisposable {
+  /** Whether it is the document's own and follows its kernels; else it is that of another document on this kernel. */
+  readonly owned: boolean;
+}
+
 /**
  * Lets outputs that are rendered with `rendermime` show the widgets of the document's kernel.
  *
@@ -17,14 +23,16 @@ import type { IDisposable } from "@lumino/disposable";
 export async function attachWidgetManager(
   context: DocumentRegistry.IContext<DocumentRegistry.IModel>,
   rendermime: IRenderMimeRegistry,
-): Promise<IDisposable> {
+): Promise<AttachedManager> {
   const { registerWidgetManager } = await import("@jupyter-widgets/jupyterlab-manager");
   return new Promise((resolve) => {
     const listener = {
       set manager(manager: { context?: unknown }) {
         // A kernel shared with a notebook has the notebook's manager, which is not ours to end.
         const owned = manager.context === context;
-        resolve(owned ? registration : { isDisposed: false, dispose: () => undefined });
+        resolve(
+          owned ? Object.assign(registration, { owned }) : { owned, isDisposed: false, dispose: () => undefined },
+        );
       },
     };
     const registration = registerWidgetManager(
