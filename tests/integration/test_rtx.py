@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.gpu.models import model as small
+from tests.gpu.models import value
 from trt_lab import backends
 from trt_lab.backends.base import Built
 from trt_lab.edit.probe import add_probes
@@ -44,22 +45,6 @@ def options(*shapes: ShapeRange, plan: PrecisionPlan = FP32, sm: str | None = No
 
 def build(model: Model, chosen: BuildOptions, seen: list[Progress] | None = None) -> Built:
     return backends.get("tensorrt_rtx").build(model, chosen, (seen if seen is not None else []).append)
-
-
-def small(
-    nodes: Sequence[onnx.NodeProto],
-    inputs: Sequence[onnx.ValueInfoProto],
-    outputs: Sequence[onnx.ValueInfoProto],
-    *weights: onnx.TensorProto,
-    domains: Sequence[str] = (),
-) -> Model:
-    graph = helper.make_graph(nodes, "small", inputs, outputs, weights)
-    imports = [helper.make_opsetid("", 17), *(helper.make_opsetid(d, 1) for d in domains)]
-    return Model.load(helper.make_model(graph, opset_imports=imports, ir_version=9))
-
-
-def value(name: str, kind: int, shape: Sequence[int | str | None] | None) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, kind, shape)
 
 
 REAL = {
@@ -227,7 +212,7 @@ def test_c14_strings_are_refused_with_the_way_out() -> None:
 def test_c14_double_is_built_as_float_and_said() -> None:
     node = helper.make_node("Add", ["x", "w"], ["y"], name="add")
     weights = numpy_helper.from_array(np.array([1e-300, 1.0]), "w")
-    model = small([node], [value("x", TensorProto.DOUBLE, [2])], [value("y", TensorProto.DOUBLE, [2])], weights)
+    model = small([node], [value("x", TensorProto.DOUBLE, [2])], [value("y", TensorProto.DOUBLE, [2])], [weights])
     built = build(model, options())
     assert built.facts["tensor_types"] == {"float32": 2}
     assert built.facts["notes"] == [
@@ -254,7 +239,7 @@ def test_c25_the_state_of_tf32_is_in_the_facts() -> None:
     node = helper.make_node("MatMul", ["x", "w"], ["y"], name="mm")
     weights = numpy_helper.from_array(np.ones((256, 64), np.float32), "w")
     model = small(
-        [node], [value("x", TensorProto.FLOAT, [64, 256])], [value("y", TensorProto.FLOAT, [64, 64])], weights
+        [node], [value("x", TensorProto.FLOAT, [64, 256])], [value("y", TensorProto.FLOAT, [64, 64])], [weights]
     )
     for tf32 in (False, True):
         built = build(model, options(tf32=tf32))
@@ -266,13 +251,13 @@ def test_c29_int64_stays_int64() -> None:
     add = helper.make_node("Add", ["x", "w"], ["y"], name="add")
     weights = numpy_helper.from_array(np.array([2**31 + 5, 1]), "w")
     built = build(
-        small([add], [value("x", TensorProto.INT64, [2])], [value("y", TensorProto.INT64, [2])], weights), options()
+        small([add], [value("x", TensorProto.INT64, [2])], [value("y", TensorProto.INT64, [2])], [weights]), options()
     )
     assert built.facts["tensor_types"] == {"int64": 2}
     cut = helper.make_node("Slice", ["x", "s", "e"], ["y"], name="slice")
     ends = [numpy_helper.from_array(np.array([n]), name) for n, name in ((0, "s"), (2**63 - 1, "e"))]
     sliced = build(
-        small([cut], [value("x", TensorProto.FLOAT, [4])], [value("y", TensorProto.FLOAT, None)], *ends), options()
+        small([cut], [value("x", TensorProto.FLOAT, [4])], [value("y", TensorProto.FLOAT, None)], ends), options()
     )
     assert sliced.facts["log"]["by_severity"].get("warning", 0) == 0  # type: ignore[index, call-overload, union-attr]  # a dict
     assert sliced.layers[0].outputs[0].shape == (4,)
@@ -322,7 +307,7 @@ def if_model(condition: str) -> Model:
     if condition == "c":
         inputs.append(value("c", TensorProto.BOOL, []))
     constant = numpy_helper.from_array(np.array(True), "fixed")
-    return small([node], inputs, [value("y", TensorProto.FLOAT, None)], constant)
+    return small([node], inputs, [value("y", TensorProto.FLOAT, None)], [constant])
 
 
 def test_c16_branches_of_different_ranks() -> None:
@@ -345,7 +330,7 @@ def test_c18_boolean_tensors_build_as_outputs() -> None:
         helper.make_node("Mul", ["s", "s"], ["y"], name="m"),
     ]
     weights = numpy_helper.from_array(np.array([0, 1, 2], np.float32), "w")
-    model = small(nodes, [value("x", TensorProto.FLOAT, [3])], [value("y", TensorProto.FLOAT, [3])], weights)
+    model = small(nodes, [value("x", TensorProto.FLOAT, [3])], [value("y", TensorProto.FLOAT, [3])], [weights])
     probed = add_probes(model, [TensorId("g"), TensorId("n"), TensorId("s")])
     built = build(probed.model, options())
     outputs = {t.name for item in built.layers for t in item.outputs}
@@ -361,7 +346,7 @@ def test_a_quantise_scale_of_zero_is_explained() -> None:
         numpy_helper.from_array(np.array(0, np.float32), "s"),
         numpy_helper.from_array(np.array(0, np.int8), "z"),
     ]
-    model = small(nodes, [value("x", TensorProto.FLOAT, [3])], [value("y", TensorProto.FLOAT, [3])], *weights)
+    model = small(nodes, [value("x", TensorProto.FLOAT, [3])], [value("y", TensorProto.FLOAT, [3])], weights)
     with pytest.raises(BuildError, match="a quantise scale is 0 or negative; a channel whose weights are all 0"):
         build(model, options())
 

@@ -8,23 +8,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.unit.cli.calling import call, strict
 from trt_lab.cli import output
-from trt_lab.cli.main import run
 from trt_lab.errors import UsageError
 
 DIGITS = "9" * 5000
-
-
-def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        run([str(argument) for argument in arguments])
-    said = capsys.readouterr()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code, said.out, said.err
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
@@ -34,13 +25,6 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     assert "failed inside" not in err
     assert all(char.isprintable() for char in err[:-1])
     return err
-
-
-def strict(text: str) -> dict[str, Any]:
-    def refuse(word: str) -> None:
-        raise ValueError(word)
-
-    return json.loads(text, parse_constant=refuse)
 
 
 def profile(path: Path, *rows: tuple[str, object]) -> Path:

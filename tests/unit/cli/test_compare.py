@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from tests.unit.cli.test_main import call, one_line
+from tests.unit.cli.calling import call, one_line
 from trt_lab.record import Record
 from trt_lab.tensors import write_polygraphy, write_safetensors
 from trt_lab.views.report.collect import records_report

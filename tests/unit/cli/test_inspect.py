@@ -8,33 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from trt_lab.cli.main import run
+from tests.unit.cli.calling import call, strict
 
 GPU = Path(__file__).resolve().parents[2] / "data" / "gpu"
 
 
-def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of `trt-lab inspect ARGUMENTS`."""
-    with pytest.raises(SystemExit) as ended:
-        run(["inspect", *(str(argument) for argument in arguments)])
-    said = capsys.readouterr()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code, said.out, said.err
-
-
-def strict(text: str) -> dict:
-    """JSON with no NaN and no Infinity in it."""
-
-    def refuse(word: str) -> None:
-        raise AssertionError(word)
-
-    return json.loads(text, parse_constant=refuse)
+def inspect(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    return call(capsys, "inspect", *arguments)
 
 
 def test_json_of_layer_json_with_its_model(capsys: pytest.CaptureFixture[str], shared: Path) -> None:
     folder = shared / "trt_records"
     model = folder / "encoder4.onnx"
-    code, out, err = call(capsys, folder / "encoder4.fp16.layers.json", "--model", model, "--json")
+    code, out, err = inspect(capsys, folder / "encoder4.fp16.layers.json", "--model", model, "--json")
     assert (code, err) == (0, "")
     told = strict(out)
     assert told["layers"] == 43 and told["dialect"] == "trt10"
@@ -50,13 +36,13 @@ def test_json_of_layer_json_with_its_model(capsys: pytest.CaptureFixture[str], s
 
 
 def test_json_of_a_record_and_of_every_explorer_file(capsys: pytest.CaptureFixture[str], shared: Path) -> None:
-    code, out, _ = call(capsys, GPU / "l2norm_overflow-fp16.trtlab", "--json")
+    code, out, _ = inspect(capsys, GPU / "l2norm_overflow-fp16.trtlab", "--json")
     told = strict(out)
     assert code == 0 and told["kind"] == "record" and told["nodes"]["mapped"] == 32
     assert told["times"]["median_latency_ms"] > 0 and told["facts"]["gpu"] == "NVIDIA H200"
     files = sorted((shared / "real_inputs" / "trex").rglob("*.graph.json"))
     for file in files:
-        code, out, _ = call(capsys, file, "--json")
+        code, out, _ = inspect(capsys, file, "--json")
         told = strict(out)
         layers = json.loads(file.read_text())["Layers"]
         assert told["layers"] == len(layers) == sum(told["by_type"].values()) == sum(told["by_precision"].values())
@@ -66,12 +52,12 @@ def test_json_of_a_record_and_of_every_explorer_file(capsys: pytest.CaptureFixtu
 def test_c36_plain_strings_and_no_layers(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "l.json"
     file.write_text('{"Layers":["a + b","c"],"Bindings":["x","y"]}')
-    code, out, _ = call(capsys, file, "--json")
+    code, out, _ = inspect(capsys, file, "--json")
     told = strict(out)
     assert code == 0 and told["dialect"] == "names" and told["layers"] == 2 and told["unmapped"] == []
     assert any("not recorded: build with detailed verbosity" in note for note in told["notes"])
     file.write_text('{"Layers":[]}')
-    code, out, _ = call(capsys, file)
+    code, out, _ = inspect(capsys, file)
     assert code == 0 and "no layers" in out and "0 layers" in out
 
 
@@ -89,7 +75,7 @@ def test_c36_c41_errors_are_one_line_and_exit_2(
 ) -> None:
     file = tmp_path / "l.json"
     file.write_text(content)
-    code, out, err = call(capsys, file, "--json")
+    code, out, err = inspect(capsys, file, "--json")
     assert code == 2 and out == "" and err.startswith("trt-lab: ") and err.count("\n") == 1 and words in err
 
 
@@ -102,10 +88,10 @@ def test_c33_an_asked_precision_that_is_not_there_is_exit_1(capsys: pytest.Captu
     ]  # fmt: skip
     file = tmp_path / "l.json"
     file.write_text(json.dumps({"Layers": layers, "I/O Tensors": []}))
-    code, out, _ = call(capsys, file, "--precision", "fp16")
+    code, out, _ = inspect(capsys, file, "--precision", "fp16")
     assert code == 1 and "requested FP16; 0 of 12 layer tensors are half" in " ".join(out.split())
-    assert call(capsys, file)[0] == 0
-    assert strict(call(capsys, file, "--json")[1])["dialect"] == "trt11"
+    assert inspect(capsys, file)[0] == 0
+    assert strict(inspect(capsys, file, "--json")[1])["dialect"] == "trt11"
 
 
 @pytest.mark.parametrize("record", ["encoder4-fp16", "ppocr_det-fp16", "qdq_conv-int8", "magika-reference"])
@@ -113,7 +99,7 @@ def test_what_people_see_fits_80_columns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, record: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    code, out, _ = call(capsys, GPU / f"{record}.trtlab")
+    code, out, _ = inspect(capsys, GPU / f"{record}.trtlab")
     assert code == 0 and max(map(len, out.splitlines())) <= 80
     assert "layers" in out and "Traceback" not in out
 
@@ -124,6 +110,6 @@ def test_names_with_control_characters_do_not_reach_the_terminal(
     file = tmp_path / "l.json"
     kind = {"Name": "a\x1b[31mred\x07", "LayerType": "k\x1b]0;title", "Inputs": [], "Outputs": []}
     file.write_text(json.dumps({"Layers": [kind], "I/O Tensors": []}))
-    code, out, err = call(capsys, file)
+    code, out, err = inspect(capsys, file)
     assert code == 0 and "red" in out
     assert not any(ord(char) < 32 and char != "\n" for char in out + err)

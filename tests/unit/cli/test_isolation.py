@@ -7,15 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trt_lab.cli.main import run
+from tests.unit.cli.calling import call
 from trt_lab.record import Record
-
-
-def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        run([str(a) for a in arguments])
-    shown = capsys.readouterr()
-    return int(ended.value.code or 0), shown.out, shown.err
 
 
 def test_builds_that_agree_are_exit_0_and_leave_a_record(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -8,26 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.unit.cli.calling import call, one_line
 from trt_lab import __version__
-from trt_lab.cli.main import COMMANDS, run
-
-
-def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of `trt-lab ARGUMENTS`."""
-    with pytest.raises(SystemExit) as ended:
-        run([str(argument) for argument in arguments])
-    said = capsys.readouterr()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code, said.out, said.err
-
-
-def one_line(text: str) -> str:
-    """The only line of `text`, which starts with the program's name."""
-    assert text.startswith("trt-lab: ")
-    assert text.endswith("\n")
-    assert text.count("\n") == 1
-    assert "Traceback" not in text
-    return text
+from trt_lab.cli.main import COMMANDS
 
 
 @pytest.mark.parametrize(

@@ -10,29 +10,18 @@ from xml.etree import ElementTree
 
 import pytest
 
-from trt_lab.cli.main import run
+from tests.unit.cli.calling import call, strict
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 FP16 = DATA / "gpu" / "encoder4-fp16.trtlab"
 FP32 = DATA / "gpu" / "encoder4-fp32.trtlab"
 
 
-def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        run([str(argument) for argument in arguments])
-    said = capsys.readouterr()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code, said.out, said.err
-
-
 def read(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, dict[str, Any]]:
     code, out, err = call(capsys, *arguments, "--json")
     assert err == ""
 
-    def refuse(word: str) -> None:
-        raise ValueError(word)
-
-    return code, json.loads(out, parse_constant=refuse)
+    return code, strict(out)
 
 
 def pair(folder: Path, name: str, times: dict[str, float]) -> tuple[Path, Path]:

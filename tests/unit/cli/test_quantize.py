@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.unit.cli.test_main import call, one_line
+from tests.unit.cli.calling import call, one_line
 from tests.unit.edit.qdq_models import float_convs, one_pair, samples, two_convs
 from trt_lab import Model, Session
 from trt_lab.backends.tensorrt.calibration import read_cache

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.test_main import call
+from tests.unit.cli.calling import call
 from trt_lab.compare.selfcheck import SelfCheck
 from trt_lab.session import Session
 

@@ -14,7 +14,10 @@ import pytest
 
 from trt_lab.backends.tensorrt import device
 from trt_lab.backends.tensorrt.device import Driver
+from trt_lab.backends.tensorrt.run import EngineRunner
+from trt_lab.backends.tensorrt.trust import remember
 from trt_lab.backends.tensorrt.versions import Library
+from trt_lab.types import BuildOptions, LayerInfo
 
 
 @pytest.fixture(scope="session")
@@ -60,6 +63,20 @@ def _fake() -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def layers() -> tuple[LayerInfo, ...]:
+    """Of the engine that `runner` runs; two share a name."""
+    return tuple(LayerInfo(i, name, "") for i, name in enumerate(("double", "copy", "copy")))
+
+
+@pytest.fixture
+def runner(stub_driver: Any, fake_library: Library, layers: tuple[LayerInfo, ...]) -> EngineRunner:
+    """On an engine of TensorRT 10.6 that this machine knows."""
+    engine = b"ftrt" + bytes(20) + bytes([10, 6, 0, 26]) + b"works"
+    remember(engine)
+    return EngineRunner(fake_library, engine, BuildOptions(), layers, name="e.plan")
 
 
 @pytest.fixture(autouse=True)

@@ -6,32 +6,17 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.gpu.models import model as small
+from tests.gpu.models import value
 from trt_lab.backends.tensorrt.log import BuildLog
 from trt_lab.backends.tensorrt.network import ParserFault, double_note, explain_faults, parse, refuse_early
 from trt_lab.backends.tensorrt.versions import Library
 from trt_lab.errors import BuildError
 from trt_lab.graph import GraphView
 from trt_lab.model import Model
-
-
-def value(name: str, kind: int, shape: Sequence[int | str | None] | None) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, kind, shape)
-
-
-def small(
-    nodes: Sequence[onnx.NodeProto],
-    inputs: Sequence[onnx.ValueInfoProto],
-    outputs: Sequence[onnx.ValueInfoProto],
-    *weights: onnx.TensorProto,
-    domains: Sequence[str] = (),
-) -> Model:
-    graph = helper.make_graph(nodes, "small", inputs, outputs, weights)
-    imports = [helper.make_opsetid("", 17), *(helper.make_opsetid(domain, 1) for domain in domains)]
-    return Model.load(helper.make_model(graph, opset_imports=imports, ir_version=9))
 
 
 def refused(model: Model) -> str:
@@ -81,7 +66,7 @@ def test_c14_types_that_only_some_versions_refuse_are_left_to_the_parser(kind: i
 def test_c14_double_is_computed_in_float_and_1e_300_becomes_0() -> None:
     node = helper.make_node("Add", ["x", "w"], ["y"], name="add")
     weights = numpy_helper.from_array(np.array([1e-300, 1e300, 1.0, 0.0]), "w")
-    model = small([node], [value("x", TensorProto.DOUBLE, [4])], [value("y", TensorProto.DOUBLE, [4])], weights)
+    model = small([node], [value("x", TensorProto.DOUBLE, [4])], [value("y", TensorProto.DOUBLE, [4])], [weights])
     assert double_note(model) == (
         "TensorRT computes DOUBLE in FLOAT: 3 tensors, the first is 'x' ('w': 1 values become 0, 1 become infinite)"
     )
@@ -218,7 +203,7 @@ def branches(condition: str, other: Sequence[int] = (1, 4)) -> Model:
     if condition == "c":
         inputs.append(value("c", TensorProto.BOOL, []))
     fixed = numpy_helper.from_array(np.array(True), "fixed")
-    return small([node], inputs, [value("y", TensorProto.FLOAT, None)], fixed)
+    return small([node], inputs, [value("y", TensorProto.FLOAT, None)], [fixed])
 
 
 def test_c16_branches_of_different_ranks() -> None:

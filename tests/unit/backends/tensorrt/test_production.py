@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,21 +12,10 @@ from trt_lab import backends
 from trt_lab.backends.base import Built
 from trt_lab.backends.jobs import execute
 from trt_lab.backends.tensorrt.run import EngineRunner
-from trt_lab.backends.tensorrt.trust import remember
-from trt_lab.backends.tensorrt.versions import Library
 from trt_lab.model import Model
 from trt_lab.profiling.sampler import Sampler
 from trt_lab.profiling.sweep import sweep
 from trt_lab.types import BuildOptions, LayerInfo, ShapeRange
-
-ENGINE = b"ftrt" + bytes(20) + bytes([10, 6, 0, 26]) + b"works"
-LAYERS = tuple(LayerInfo(i, name, "") for i, name in enumerate(("double", "copy", "copy")))
-
-
-@pytest.fixture
-def runner(stub_driver: Any, fake_library: Library) -> EngineRunner:
-    remember(ENGINE)
-    return EngineRunner(fake_library, ENGINE, BuildOptions(), LAYERS, name="e.plan")
 
 
 def model() -> Model:
@@ -54,10 +42,10 @@ def test_sampler_takes_layer_times_in_order(runner: EngineRunner) -> None:
 
 
 def test_sweep_goes_through_all_profiles_and_tells_what_lies_outside(
-    runner: EngineRunner, monkeypatch: pytest.MonkeyPatch
+    runner: EngineRunner, layers: tuple[LayerInfo, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = SimpleNamespace(
-        build=lambda model, options, tell: Built(LAYERS, (), 0.1),
+        build=lambda model, options, tell: Built(layers, (), 0.1),
         open=lambda built: runner,
         info=lambda: SimpleNamespace(can_run=True, reason=""),
     )

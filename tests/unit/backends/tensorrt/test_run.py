@@ -8,19 +8,7 @@ import numpy as np
 import pytest
 
 from trt_lab.backends.tensorrt.run import EngineRunner
-from trt_lab.backends.tensorrt.trust import remember
-from trt_lab.backends.tensorrt.versions import Library
 from trt_lab.errors import InputError, RunError
-from trt_lab.types import BuildOptions, LayerInfo
-
-ENGINE = b"ftrt" + bytes(20) + bytes([10, 6, 0, 26]) + b"works"
-LAYERS = tuple(LayerInfo(i, name, "") for i, name in enumerate(("double", "copy", "copy")))
-
-
-@pytest.fixture
-def runner(stub_driver: Any, fake_library: Library) -> EngineRunner:
-    remember(ENGINE)
-    return EngineRunner(fake_library, ENGINE, BuildOptions(), LAYERS, name="e.plan")
 
 
 def feeds(rows: int, value: float = 1.0) -> dict[str, np.ndarray]:
