@@ -91,6 +91,12 @@ def _constants(view: GraphView) -> Iterator[tuple[TensorInfo, np.ndarray]]:
             yield tensor, values
 
 
+def _about(tensor: TensorInfo, rule: str, severity: Severity, says: str, fix: str = "", *, so: str = "") -> Concern:
+    """A finding on a constant: what it holds, who reads it, and `so` what follows."""
+    message = f"constant '{tensor.id}' holds {says}; read by {_names(tensor.consumers)}{so}"
+    return Concern(rule, severity, message, tensor.consumers[0], tensor.id, fix)
+
+
 def _fp16_range(view: GraphView) -> Iterator[Concern]:
     for tensor, values in _constants(view):
         if tensor.dtype not in ("float32", "float64", "bfloat16") or not values.size:
@@ -103,31 +109,20 @@ def _fp16_range(view: GraphView) -> Iterator[Concern]:
         lost = (magnitude > 0) & (magnitude <= FP16_UNDERFLOW)
         if over.any():
             worst = values[over].astype(np.float64)[np.argmax(magnitude[over])]
-            yield Concern(
-                "fp16-overflow", "warning",
-                f"constant '{tensor.id}' holds {worst:.12g}{_more(over)}, which is {'-' if worst < 0 else ''}Inf in FP16; "
-                f"read by {_names(tensor.consumers)}",
-                tensor.consumers[0], tensor.id, "keep its readers in FP32, or clip it to ±65504 where that means the same",
-            )  # fmt: skip
+            says = f"{worst:.12g}{_more(over)}, which is {'-' if worst < 0 else ''}Inf in FP16"
+            fix = "keep its readers in FP32, or clip it to ±65504 where that means the same"
+            yield _about(tensor, "fp16-overflow", "warning", says, fix)
         if lost.any() and bool((lost | (magnitude == 0)).all()):
-            example = values[lost].reshape(-1)[0]
-            yield Concern(
-                "fp16-underflow", "warning",
-                f"constant '{tensor.id}' holds {float(example):.6g}{_more(lost)}, which is 0 in FP16; "
-                f"read by {_names(tensor.consumers)}",
-                tensor.consumers[0], tensor.id, "keep its readers in FP32",
-            )  # fmt: skip
+            says = f"{float(values[lost].reshape(-1)[0]):.6g}{_more(lost)}, which is 0 in FP16"
+            yield _about(tensor, "fp16-underflow", "warning", says, "keep its readers in FP32")
 
 
 def _infinity(view: GraphView, tensor: TensorInfo, count: int) -> Concern:
-    readers = {view.nodes[node].op_type for node in tensor.consumers}
-    text = (
-        f"constant '{tensor.id}' holds {_counted(count, 'infinity', 'infinities')}; read by {_names(tensor.consumers)}"
-    )
-    if readers <= _HARMLESS_INFINITY:
-        return Concern("infinity", "info", f"{text}, where it means no limit: harmless", tensor.consumers[0], tensor.id)
+    says = _counted(count, "infinity", "infinities")
+    if {view.nodes[node].op_type for node in tensor.consumers} <= _HARMLESS_INFINITY:
+        return _about(tensor, "infinity", "info", says, so=", where it means no limit: harmless")
     fix = "check that it is meant: arithmetic on it gives NaN (Inf − Inf, Inf · 0); a large finite number masks as well"
-    return Concern("infinity", "warning", text, tensor.consumers[0], tensor.id, fix)
+    return _about(tensor, "infinity", "warning", says, fix)
 
 
 def _int64_range(view: GraphView) -> Iterator[Concern]:
@@ -143,12 +138,10 @@ def _int64_range(view: GraphView) -> Iterator[Concern]:
             continue
         first = int(beyond[0])
         cut = min(max(first, _INT32.min), _INT32.max)
-        yield Concern(
-            "int64-cut", "warning",
-            f"constant '{tensor.id}' holds {first}, which builders that cut to 32 bits take as {cut}: the value "
-            f"changes; read by {_names(tensor.consumers)}",
-            tensor.consumers[0], tensor.id, "use numbers of 32 bits, or TensorRT 10 or newer, which has INT64",
-        )  # fmt: skip
+        says = f"{first}, which builders that cut to 32 bits take as {cut}: the value changes"
+        yield _about(
+            tensor, "int64-cut", "warning", says, "use numbers of 32 bits, or TensorRT 10 or newer, which has INT64"
+        )
     if harmless:
         yield Concern(
             "int64-sentinel", "info",

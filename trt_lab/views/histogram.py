@@ -11,6 +11,7 @@ from bokeh.models import Column, ColumnDataSource, HoverTool, LayoutDOM, Range1d
 from bokeh.plotting import figure
 
 from trt_lab.views.numbers import as_float, is_numeric, plural
+from trt_lab.views.ranges import span
 from trt_lab.views.text import message_pane, text_pane
 from trt_lab.views.theme import finish, paint
 
@@ -43,8 +44,8 @@ def update_histogram(shown: UIElement, golden: np.ndarray, engine: np.ndarray) -
     bins = _bins(golden, engine) if "bins" in found else None
     if bins is None:
         return False
-    found["values"].update(**_range(float(bins.edges[0]), float(bins.edges[-1])))
-    found["elements"].update(**_range(FLOOR, bins.top))
+    found["values"].update(**span(float(bins.edges[0]), float(bins.edges[-1])))
+    found["elements"].update(**span(FLOOR, bins.top))
     found["engine outline"].data = bins.outline
     found["bins"].data = bins.columns
     shown.children = [shown.children[0], text_pane([[_counted(golden, engine)]])]
@@ -87,11 +88,6 @@ def _bins(golden: np.ndarray, engine: np.ndarray) -> _Bins | None:
         return None
     edges = _edges(min(low for low, _ in finite), max(high for _, high in finite), golden, engine)
     return _Bins(edges, _count(golden, edges), _count(engine, edges))
-
-
-def _range(start: float, end: float) -> dict[str, Any]:
-    """A range that the reset tool comes back to."""
-    return {"start": start, "end": end, "reset_start": start, "reset_end": end}
 
 
 def _stack(*parts) -> LayoutDOM:
@@ -141,8 +137,8 @@ def _draw(bins: _Bins):
         min_width=240,
         sizing_mode="stretch_width",
         y_axis_type="log",
-        x_range=Range1d(**_range(float(bins.edges[0]), float(bins.edges[-1])), name="values"),
-        y_range=Range1d(**_range(FLOOR, bins.top), name="elements"),
+        x_range=Range1d(**span(float(bins.edges[0]), float(bins.edges[-1])), name="values"),
+        y_range=Range1d(**span(FLOOR, bins.top), name="elements"),
         tools="xpan,xbox_zoom,xwheel_zoom,reset",
         toolbar_location="right",
         toolbar_inner=True,
