@@ -18,7 +18,8 @@ from trt_lab.edit.mark import mark
 from trt_lab.edit.probe import add_probes
 from trt_lab.errors import BackendError, UsageError
 from trt_lab.graph.view import GraphView
-from trt_lab.means import Means
+from trt_lab.means import Means, Submit
+from trt_lab.model import Model
 from trt_lab.progress import scaled
 from trt_lab.record import Record
 from trt_lab.types import BuildOptions, NodeId, OnProgress, Progress
@@ -100,7 +101,13 @@ def try_switches(means: Means, cuts: Sequence[tuple[NodeId, NodeId]], report: On
 
 
 def forbid_tactics(
-    means: Means, record: Record, cache: Path, tactics: Sequence[str], out: Path, report: OnProgress
+    model: Model,
+    submit: Submit,
+    record: Record,
+    cache: Path,
+    tactics: Sequence[str],
+    out: Path,
+    report: OnProgress,
 ) -> tuple[Changed, ...]:
     """Writes a timing cache without some tactics: the next best one that was timed stands in their place.
 
@@ -122,8 +129,8 @@ def forbid_tactics(
         )
     edit = TimingCacheEdit(str(cache), forbid=tuple(tactics), timed=timed, out=str(out))
     out.parent.mkdir(parents=True, exist_ok=True)
-    task = Task(edit_in_worker, edit, str(means.model.path or means.model.name), str(out.parent), "tensorrt")
-    return means.submit(task, report)
+    task = Task(edit_in_worker, edit, str(model.path or model.name), str(out.parent), "tensorrt")
+    return submit(task, report)
 
 
 def _tried(means: Means, switch: Switch, record: Record, base: Record) -> Tried:

@@ -21,7 +21,6 @@ from trt_lab.means import Means, Wish, low_precision
 from trt_lab.options import parse_precision
 from trt_lab.progress import scaled
 from trt_lab.results import Finding, make_diff
-from trt_lab.runs import run_task
 from trt_lab.session.engines import Engines
 from trt_lab.types import NodeId, OnProgress, PrecisionPlan
 
@@ -39,10 +38,11 @@ class Diagnosis(Engines):
             UsageError: Something is running, the precision is fp32, or no search was stopped.
         """
         low_precision(self._options)
-        folder = storage.next_path(storage.records_folder(self._records_root, self._model), "search", "")
-        if resume:
-            if self._search is None or self._search.state != "stopped" or self._search.folder is None:
-                raise UsageError("no search was stopped, so there is none to go on with; start one: lab.start_locate()")
+        if not resume:
+            folder = storage.next_path(storage.records_folder(self._records_root, self._model), "search", "")
+        elif self._search is None or self._search.state != "stopped" or self._search.folder is None:
+            raise UsageError("no search was stopped, so there is none to go on with; start one: lab.start_locate()")
+        else:
             folder = self._search.folder
         self._activity.start("locate", lambda: self._locate(silent, Wish(artifacts=folder, resume=resume), ""))
 
@@ -101,9 +101,7 @@ class Diagnosis(Engines):
         return Means(
             self._model, self._golden(scaled(report, 0.0, 0.1)), self.samples, self._options, self._tolerance, self._run,
             diff=lambda engine, reference: make_diff(self._view, engine, reference, self._tolerance),
-            submit=lambda task, tell: run_task(
-                self._worker, task, self._activity.telling(tell), self._activity.submitted
-            ),
+            submit=self._submit,
             width=self._worker.width,
         )  # fmt: skip
 
@@ -140,7 +138,9 @@ class Diagnosis(Engines):
             raise UsageError(f"{build.record.name} left no timing cache; only builds of lab.flaky() with 'tensorrt' do")
         names, report = [str(tactic) for tactic in tactics], on_progress or silent
         with self._activity.doing("timing cache"):
-            return forbid_tactics(self._means(report), build.record, Path(build.saved_cache), names, Path(out), report)
+            return forbid_tactics(
+                self._model, self._submit, build.record, Path(build.saved_cache), names, Path(out), report
+            )
 
     def switches(self, fusions: Iterable[tuple[str, str]] = (), on_progress: OnProgress | None = None) -> Switches:
         """Turns the switches of the build one by one, and tells which of them makes the error go.

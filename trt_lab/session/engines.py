@@ -20,7 +20,7 @@ from trt_lab.record import Record
 from trt_lab.results import Diff, make_diff
 from trt_lab.session.subject import Subject
 from trt_lab.third_side import ThirdSide, compare_third
-from trt_lab.types import BuildOptions, OnProgress, TensorId
+from trt_lab.types import BuildOptions, OnProgress, TensorId, Tolerance
 
 
 class Engines(Subject):
@@ -84,7 +84,7 @@ class Engines(Subject):
         engine, reference = self.newest(record), self._reference
         if reference is None:
             raise UsageError("no reference yet; run it first: lab.golden()")
-        diff = make_diff(self._view, engine, reference, change_tolerance(self._tolerance, atol, rtol))
+        diff = self._diff(engine, reference, change_tolerance(self._tolerance, atol, rtol))
         if doubt and reference.path not in self._doubts and is_big(diff) and not self.building:
             with self._activity.doing("reference"):
                 self._doubts[reference.path] = doubt_reference(diff, self._model, self._run)
@@ -92,6 +92,13 @@ class Engines(Subject):
             with self._activity.doing("reference"):
                 self._doubts[engine.path] = explain_tf32(diff, self._model, self._run)
         return with_note(with_note(diff, self._doubts.get(reference.path, "")), self._doubts.get(engine.path, ""))
+
+    def _diff(self, engine: Record, reference: Record, tolerance: Tolerance) -> Diff:
+        """The last one again where nothing changed: whoever shows a build asks more than once."""
+        key, last = (engine, reference, tolerance), self._compared
+        if last is None or last[0] != key:
+            last = self._compared = key, make_diff(self._view, engine, reference, tolerance)
+        return last[1]
 
     def compare_with(self, other: SideSource, *, label: str | None = None, record: Record | None = None) -> ThirdSide:
         """Holds a third side against the reference and, once there is one, the engine: a PyTorch module or any function,

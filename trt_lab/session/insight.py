@@ -30,7 +30,6 @@ from trt_lab.profiling.shares import Grouping, reformats, shares
 from trt_lab.profiling.source import Engine, engine_of
 from trt_lab.profiling.sweep_sizes import SizesArgument
 from trt_lab.record import Record
-from trt_lab.runs import run_task
 from trt_lab.session.engines import Engines
 from trt_lab.sweeping import SizeSweep, sweep_sizes
 from trt_lab.types import OnProgress
@@ -47,9 +46,11 @@ class Insight(Engines):
 
     def engine(self, record: Record | None = None) -> Engine:
         """The newest engine, or that of `record`, joined with the graph. Raises UsageError when nothing was built."""
-        chosen = self.newest(record)
-        own = chosen.meta.model.hash == self.model.hash
-        return engine_of(chosen, view=self.view if own else None)
+        chosen, last = self.newest(record), self._inside
+        if last is None or last[0] is not chosen:
+            own = chosen.meta.model.hash == self.model.hash
+            last = self._inside = chosen, engine_of(chosen, view=self.view if own else None)
+        return last[1]
 
     def map(self, record: Record | None = None) -> pd.DataFrame:
         """Which ONNX nodes went into which layers; see `frames.layer_map_frame`.
@@ -126,6 +127,6 @@ class Insight(Engines):
         with self._history.action(f"lab.sweep({given})"), self._activity.doing("sweep"):
             return sweep_sizes(
                 self._model, self._options,
-                lambda task, tell: run_task(self._worker, task, self._activity.telling(tell), self._activity.submitted),
+                self._submit,
                 on_progress or silent, sizes=sizes, repeats=repeats, tuned=tuned,
             )  # fmt: skip

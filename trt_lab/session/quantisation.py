@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from trt_lab.activity import silent
-from trt_lab.backends.jobs import Task
 from trt_lab.backends.onnxruntime.quantize import Quantized
 from trt_lab.diagnose.check import CheckSource
 from trt_lab.model import ModelSource
 from trt_lab.quantizing import Quantization, examine_model, quantize_model
-from trt_lab.runs import Found, run_task
 from trt_lab.session.engines import Engines
 from trt_lab.types import OnProgress
 
@@ -45,9 +43,6 @@ class Quantisation(Engines):
         shown = ", ".join(filter(None, (repr(str(out)), _shown(how))))
         with self._history.action(f"lab.quantize({shown})"), self._activity.doing("quantise"):
             return quantize_model(self._model, self.samples, out, self._submit, on_progress or silent, **how)
-
-    def _submit(self, task: Task[Found], tell: OnProgress) -> Found:
-        return run_task(self._worker, task, self._activity.telling(tell), self._activity.submitted)
 
 
 def _shown(given: Mapping[str, object], **usual: object) -> str:

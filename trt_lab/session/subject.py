@@ -13,6 +13,7 @@ import numpy as np
 
 from trt_lab import backends, storage
 from trt_lab.activity import Activity, Status, silent
+from trt_lab.backends.jobs import Task
 from trt_lab.backends.worker import Worker, default_worker
 from trt_lab.diagnose.steps import Search
 from trt_lab.edit.probe import Probed, add_probes
@@ -22,9 +23,10 @@ from trt_lab.graph.view import GraphView
 from trt_lab.history import History, opening_line, shown_samples
 from trt_lab.model import Model, ModelSource
 from trt_lab.options import ShapeArgument, change_options, change_tolerance
+from trt_lab.profiling.source import Engine
 from trt_lab.record import Record, is_record
-from trt_lab.results import Finding
-from trt_lab.runs import Role, Samples, make_record, open_source
+from trt_lab.results import Diff, Finding
+from trt_lab.runs import Found, Role, Samples, make_record, open_source, run_task
 from trt_lab.types import BuildOptions, NodeId, OnProgress, TensorId, Tolerance
 
 _Chosen: TypeAlias = Literal["model", "options", "probes", "samples"]
@@ -104,6 +106,8 @@ class Subject:
             self._finding: Finding | None = None
             self._search: Search | None = None
             self._clean: list[Record] = []
+            self._compared: tuple[object, Diff] | None = None
+            self._inside: tuple[Record, Engine] | None = None
             self._doubts: dict[Path, str] = {}
             self._activity.status = Status("idle", "not built yet")
             self._history = History("import trt_lab", opening_line(source, opened.path))
@@ -305,6 +309,9 @@ class Subject:
             folder=storage.records_folder(self._records_root, self._model),
             on_progress=self._activity.telling(tell), on_submit=self._activity.submitted,
         )  # fmt: skip
+
+    def _submit(self, task: Task[Found], tell: OnProgress) -> Found:
+        return run_task(self._worker, task, self._activity.telling(tell), self._activity.submitted)
 
     def _notify(self, change: Change) -> None:
         self._events.tell(change)

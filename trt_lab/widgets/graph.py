@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -94,6 +95,7 @@ class GraphWidget(anywidget.AnyWidget):
         self._lock = threading.RLock()
         self._view = view
         self._measured = Measured()
+        self._held: int | None = None
         self._layer_lines: Mapping[str, Sequence[str]] = {}
         self._layouts: dict[tuple[str, frozenset[str]], Layout] = {}
         self._on_probe: list[OnToggle] = []
@@ -110,7 +112,7 @@ class GraphWidget(anywidget.AnyWidget):
         handle(ProbeRequest, self._probe)
         handle(KeepRequest, self._keep)
         handle(UndoRequest, self._undo)
-        self.observe(lambda _change: self._channel.emit(ColoursChanged()), ["probes", "kept"])
+        self.observe(lambda _change: self._recolour(), ["probes", "kept"])
 
     # --- for the owner -------------------------------------------------------------------
 
@@ -142,9 +144,9 @@ class GraphWidget(anywidget.AnyWidget):
         with self._lock:
             stats = {entry.name: entry for entry in tensors}
             times = {time.index: time.average_ms for time in timed}
-            self._measured = replace(self._measured, stats=stats, layers=layers, times_ms=times, sight={})
             self._layer_lines = layer_lines(layers, timed) if lines is None else lines
-        self._channel.emit(ColoursChanged())
+            self._measured = replace(self._measured, stats=stats, layers=layers, times_ms=times, sight={})
+        self._recolour()
 
     def set_safe(self, safe: Collection[str], effects: Mapping[str, Effect] | None = None) -> None:
         """Marks the tensors that can be probed without changing the engine of `set_results`, which forgets them.
@@ -157,13 +159,38 @@ class GraphWidget(anywidget.AnyWidget):
             if self._view is None:
                 return
             sight = see(self._view, self._measured.layers, frozenset(safe), effects or {})
+            if sight == self._measured.sight:
+                return
             self._measured = replace(self._measured, sight=sight)
-        self._channel.emit(ColoursChanged())
+        self._recolour()
 
     def set_errors(self, errors: Iterable[TensorError]) -> None:
         """Shows local and accumulated errors that a search measured; none takes them away."""
         with self._lock:
-            self._measured = replace(self._measured, errors=tuple(errors))
+            known = tuple(errors)
+            if known == self._measured.errors:
+                return
+            self._measured = replace(self._measured, errors=known)
+        self._recolour()
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """All that is measured anew in the block recolours the graph once, at its end: each time the browser asks anew."""
+        with self._lock:
+            self._held = 0
+        try:
+            yield
+        finally:
+            with self._lock:
+                held, self._held = self._held, None
+            if held:
+                self._channel.emit(ColoursChanged())
+
+    def _recolour(self) -> None:
+        with self._lock:
+            if self._held is not None:
+                self._held += 1
+                return
         self._channel.emit(ColoursChanged())
 
     def on_probe(self, callback: OnToggle) -> None:

@@ -115,14 +115,14 @@ class Workbench(ui.VBox):
         if change == "status":
             self._show_status()
             return
-        with self._lock:
+        with self._lock, self.graph.changing():
             if change == "model":
                 self.graph.set_view(self._session.view)
                 self.undo.clear()
                 self._show_all()
             elif change in ("probes", "options"):
                 self._show_choices()
-                self._show_finding()
+                self._show_kept()
             elif change == "observer":
                 self._show_observation()
             elif change == "samples":
@@ -182,10 +182,16 @@ class Workbench(ui.VBox):
         if finding is not None:
             path = str(session.model.path or f"{session.model.name}.onnx")
             told = recipes(path, parse_precision(finding.precision), finding.keep_fp32)
-        plan = session.options.plan
-        kept = finding is not None and (finding.precision, finding.keep_fp32) == (plan.default, plan.keep_fp32)
-        self.locate_pane.show_finding(finding, told, kept=kept)
+        self.locate_pane.show_finding(finding, told)
+        self._show_kept()
         self.graph.set_errors(finding.errors if finding is not None else ())
+
+    def _show_kept(self) -> None:
+        """Whether what was found is kept already."""
+        finding, plan = self._session.finding, self._session.options.plan
+        self.locate_pane.show_kept(
+            finding is not None and (finding.precision, finding.keep_fp32) == (plan.default, plan.keep_fp32)
+        )
 
     def _show_choices(self) -> None:
         session = self._session

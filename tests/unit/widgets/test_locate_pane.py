@@ -97,7 +97,7 @@ def test_engines_that_were_built_stand_in_a_table(lab: Session) -> None:
     pane = lab.workbench.locate_pane
     assert not shown(pane.table)
     proved = replace(finding, emulated=False, proved=True, engine_builds=2, fp32=finding.after, notes=("<b>",))
-    pane.show_finding(proved, {}, kept=False)
+    pane.show_finding(proved, {})
     assert shown(pane.table)
     assert column(pane.table, "engine") == ["fp32", "fp16", "fp16, 5 in fp32"]
     assert column(pane.table, "verdict") == ["same", "differs", "same"]
@@ -105,7 +105,7 @@ def test_engines_that_were_built_stand_in_a_table(lab: Session) -> None:
     assert "not proved, 1 engine built" in how_sure(replace(proved, proved=False, engine_builds=1))
     assert "note: &lt;b&gt;" in verdict_lines(proved)[-1]
     same = replace(finding, verdict="same", region=None, after=None, source=None, sources=(), errors=())
-    pane.show_finding(same, {}, kept=False)
+    pane.show_finding(same, {})
     assert "nothing to find" in pane.verdict.value
     assert (shown(pane.repair), shown(pane.evidence), shown(pane.result)) == (False, False, True)
 

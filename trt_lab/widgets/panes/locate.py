@@ -157,12 +157,16 @@ class LocatePane(ui.VBox):
             error=[step.error for _, step in newest],
         )
 
-    def show_finding(self, finding: Finding | None, recipes: Mapping[str, str], *, kept: bool) -> None:
+    def show_kept(self, kept: bool) -> None:
+        """Whether the nodes found are kept already."""
+        self.keep.disabled = kept
+        self.keep.description = "Kept in FP32" if kept else "Keep these in FP32"
+
+    def show_finding(self, finding: Finding | None, recipes: Mapping[str, str]) -> None:
         """Shows the result, its source chosen; None hides it.
 
         Args:
             recipes: Command lines, by tool.
-            kept: The nodes found are kept already.
         """
         _show(self.result, finding is not None)
         known, self._finding = self._finding is finding, finding
@@ -186,8 +190,6 @@ class LocatePane(ui.VBox):
         if not known and finding.source is not None:
             self.evidence.selected = finding.source.tensor
         _show(self.repair, bool(finding.keep_fp32))
-        self.keep.disabled = kept
-        self.keep.description = "Kept in FP32" if kept else "Keep these in FP32"
         self.recipes.show({_TOOLS.get(tool, tool): text for tool, text in recipes.items()})
 
     def _row_chosen(self, tensor: str) -> None:
