@@ -26,7 +26,8 @@ WATCH = """([panel, tensor]) => {
   const text = tensor.slice(-12);
   const times = { start: performance.now() };
   const mark = name => { times[name] ??= performance.now(); };
-  const figure = panel.querySelectorAll('.trt-lab-figure')[0];
+  const pane = panel.querySelector('.trt-lab-pane');
+  const figure = pane.querySelector('.trt-lab-figure');
   const inside = function* (node) {
     for (const child of node.children) {
       yield child;
@@ -44,7 +45,7 @@ WATCH = """([panel, tensor]) => {
   const before = picture();
   window.probeToDiff = null;
   const look = () => {
-    const row = [...panel.querySelectorAll('.trt-lab-pane [role=row]')].some(r => r.textContent.includes(text));
+    const row = [...pane.querySelectorAll('[role=row]')].some(r => r.textContent.includes(text));
     if (row) mark('table');
     if (row && named()) {
       mark('heading');
@@ -55,7 +56,7 @@ WATCH = """([panel, tensor]) => {
         return;
       }
     }
-    requestAnimationFrame(look);
+    setTimeout(look, 15); // asking in every frame would make the page draw every frame
   };
   look();
 }"""
