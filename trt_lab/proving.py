@@ -82,6 +82,7 @@ def _repaired(means: Means, finding: Finding, engines: _Engines, noise: _Noise |
             if kept
             else "only the engine fails, so it was searched"
         )
+    if not good or not means.options.strongly_typed:  # where TensorRT chooses the other types, emulation cannot say who is needed
         found = engines.search(kept)
         region, good = found.region, bool(found.region.keep_fp32)
         notes += _search_notes(found, engines.built)

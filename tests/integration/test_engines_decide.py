@@ -139,8 +139,21 @@ def test_weakly_typed_the_types_of_the_engine_stand_beside(start: Start) -> None
     finding = start(engine, "zoo:l2norm_overflow", strongly_typed=False).locate()
     assert finding.source is not None and finding.source.node == "/Mul"
     assert finding.keep_fp32 == L2NORM and finding.proved
+    assert finding.as_json()["needed"] == dict.fromkeys(L2NORM, True), "each was left out of an engine, and it failed"
+    assert finding.engine_builds == len(engine.built) == len(set(engine.built)) <= 12
     (note,) = [note for note in finding.notes if note.startswith("weakly typed")]
     assert "of " in note and "layers are half" in note and "the cause is what stands as the source" in note
+
+
+def test_weakly_typed_a_smaller_set_may_do(start: Start) -> None:
+    """TensorRT keeps a sum in FP32 by itself, so the engine needs less than emulation says."""
+    engine = FakeEngine(obeys=lambda kept: L2NORM if {"/Mul", "/Div"} <= set(kept) else kept)
+    finding = start(engine, "zoo:l2norm_overflow", strongly_typed=False).locate()
+    assert finding.keep_fp32 == ("/Mul", "/Div") and finding.proved
+    assert finding.as_json()["needed"] == {"/Mul": True, "/Div": True}
+    assert finding.after is not None and finding.after.verdict == "same"
+    strong = start(FakeEngine(), "zoo:l2norm_overflow").locate()
+    assert strong.keep_fp32 == L2NORM and strong.engine_builds == 2, "strongly typed, emulation is right"
 
 
 def test_c32_requests_that_were_not_honoured_stand_beside(start: Start) -> None:

@@ -1,7 +1,7 @@
 """The search on engines, where the clean engine contradicts the emulation: every trial is a build, so few of them.
 
-Nodes of one fused layer share a type, so they are kept or left together at first: a group. First what emulation
-found is widened to whole layers, then to the layers beside them. Where that fails, the groups are bisected in
+Nodes of one fused layer share a type, so they are kept or left together at first: a group. What emulation found is
+only made minimal where it passes; else it is widened to whole layers, then to the layers beside them. Where that fails, the groups are bisected in
 topological order: the shortest beginning that passes, then the shortest end of that. What is left is
 made minimal, blocks of groups first, single nodes last.
 
@@ -128,6 +128,9 @@ class EngineSearch:
     def _start(self, first: Collection[NodeId]) -> list[Group] | None:
         """Groups that pass together; None when all of them fail."""
         wanted = set(first)
+        known = self._known.get(frozenset(wanted))
+        if known is not None and known.passes:
+            return [(node,) for node in self._nodes if node in wanted]
         touched = [g for g in self._groups if wanted.intersection(g)]
         beside = self._beside(touched)
         everything = list(self._groups)
