@@ -11,8 +11,9 @@ import pytest
 from tests.gpu import models
 from tests.gpu.conftest import Lab
 from tests.integration.test_locate_real import SHAPE, plant
-from trt_lab import Session, zoo
+from trt_lab import zoo
 from trt_lab.model import Model, ModelSource
+from trt_lab.session import Session
 
 pytestmark = pytest.mark.gpu
 

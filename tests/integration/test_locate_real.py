@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from trt_lab import Session
 from trt_lab.graph import GraphView
 from trt_lab.model import Model
+from trt_lab.session import Session
 
 FACTOR = np.float32(2**20)
 SHAPE = (1, 3, 48, 160)
