@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -205,7 +204,6 @@ def _make_builder(library: Library, log: BuildLog) -> Any:
         ) from error
     if library.kind == "tensorrt":
         library.module.init_libnvinfer_plugins(logger(library), "")
-    builder.max_threads = os.cpu_count() or 1  # kernels that are compiled while they are timed; the default is one thread
     return builder
 
 
