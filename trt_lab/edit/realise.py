@@ -89,12 +89,23 @@ class Draft:
         """Gives low readers their weights: in place when nothing else reads them, else a copy."""
         for tensor, reads in self.lowering.weights.items():
             value = self.values[tensor]
-            if tensor not in self.lowering.shared_weights:
-                rounded = self._rounded(tensor, value.name or "", typed=typed)
-                self._fill(value, rounded)
-                continue
-            name = self.names.tensor(f"{value.name}_{self.lowering.low}")
-            self.rewire(reads, self._new_constant(self._rounded(tensor, name, typed=typed), name, reads[0].node))
+            bounds = tuple(read for read in reads if self._is_bound(read))
+            others = tuple(read for read in reads if read not in bounds)
+            shared = tensor in self.lowering.shared_weights
+            for mine, bound in ((others, False), (bounds, True)):
+                if not mine:
+                    continue
+                if not shared and not (bound and others):
+                    self._fill(value, self._rounded(tensor, value.name or "", typed=typed, bound=bound))
+                    continue
+                name = self.names.tensor(f"{value.name}_{self.lowering.low}")
+                rounded = self._rounded(tensor, name, typed=typed, bound=bound)
+                self.rewire(mine, self._new_constant(rounded, name, mine[0].node))
+
+    def _is_bound(self, read: Read) -> bool:
+        """Whether it is the smallest or largest value of a Clip."""
+        node = self.nodes[read.node]
+        return node.op_type == "Clip" and not node.domain and read.index > 0
 
     def _fill(self, value: ir.Value, rounded: ir.TensorProtocol) -> None:
         producer = value.producer()
@@ -119,14 +130,15 @@ class Draft:
         self.graph.insert_before(self.graph[0], node)
         return value
 
-    def _rounded(self, tensor: TensorId, name: str, *, typed: bool) -> ir.TensorProtocol:
-        """A weight in the low type, or rounded to it and stored as float32."""
+    def _rounded(self, tensor: TensorId, name: str, *, typed: bool, bound: bool) -> ir.TensorProtocol:
+        """A weight in the low type, or rounded to it and stored as float32. A bound of a Clip stays finite."""
         low, dtype = self.lowering.low, self.low_type if typed else ir.DataType.FLOAT
         model = self.source
         held = model.memo.setdefault(f"rounded.{low}.{dtype.name}", {})
         assert isinstance(held, dict)
-        if (tensor, name) in held:
-            return held[tensor, name]
+        key = (tensor, name, bound)
+        if key in held:
+            return held[key]
         source = constant_tensor(self.view.ir_value(tensor))
         if source is None:
             raise EditError(
@@ -135,19 +147,22 @@ class Draft:
             )
 
         def convert() -> ir.TensorProtocol:
-            return ir.tensor(_round(source, tensor, model.name, low, typed=typed), dtype=dtype, name=name)
+            rounded = _round(source, tensor, model.name, low, typed=typed, bound=bound)
+            return ir.tensor(rounded, dtype=dtype, name=name)
 
         if source.nbytes > _HELD_BYTES:
             return ir.LazyTensor(convert, dtype, ir.Shape(source.shape.numpy()), name=name)
-        held[tensor, name] = convert()
-        return held[tensor, name]
+        held[key] = convert()
+        return held[key]
 
     def finish(self) -> Model:
         """The edited model."""
         return Model.from_ir(self.model, path=self.source.path, notes=self.source.notes)
 
 
-def _round(source: ir.TensorProtocol, tensor: TensorId, model: str, low: LowPrecision, *, typed: bool) -> np.ndarray:
+def _round(
+    source: ir.TensorProtocol, tensor: TensorId, model: str, low: LowPrecision, *, typed: bool, bound: bool
+) -> np.ndarray:
     try:
         values = source.numpy()
     except (ValueError, OSError) as error:
@@ -156,6 +171,9 @@ def _round(source: ir.TensorProtocol, tensor: TensorId, model: str, low: LowPrec
         ) from error
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # infinity is the faithful answer
         rounded = values.astype(_NUMPY[low])
+        if bound:  # TensorRT takes no infinite bound, and the largest number of the type bounds all the finite ones
+            largest = ml_dtypes.finfo(_NUMPY[low]).max
+            rounded = np.where(np.isfinite(values), np.clip(rounded, -largest, largest), rounded)
         return rounded if typed else rounded.astype(np.float32)
 
 

@@ -183,6 +183,23 @@ def test_constant_nodes_are_weights_too() -> None:
     assert describe(_model(text), _plan("K"))[NodeId("huge")]["precision"] == "fp32"
 
 
+def test_bounds_of_a_clip_stay_finite() -> None:
+    """TensorRT's parser takes no infinite bound; as data the same number is infinite in FP16."""
+    text = (
+        "agraph (float[2] x) => (float[2] y, float[2] z) <float low = {-1e9}, float high = {1e9}>"
+        "{ [C] a = Clip(x, low, high) [M] y = Mul(a, high) [D] z = Clip(x, low) }"
+    )
+    for realise, dtype in ((emulate, np.float32), (typed, np.float16)):
+        proto = realise(_model(text), _plan()).model.proto()
+        onnx.checker.check_model(proto, full_check=True)
+        values = {tensor.name: numpy_helper.to_array(tensor) for tensor in proto.graph.initializer}
+        read = {node.name: list(node.input) for node in proto.graph.node}
+        bounds = [float(values[name]) for name in (*read["C"][1:], read["D"][1])]
+        assert bounds == [-65504, 65504, -65504]
+        assert float(values[read["M"][1]]) == np.inf
+        assert {value.dtype for value in values.values()} == {np.dtype(dtype)}
+
+
 def test_overridable_initializers_are_inputs_from_ir_4_on() -> None:
     text = "agraph (float[2] x, float[2] w) => (float[2] y) { y = Add(x, w) }"
     for ir_version, casts in ((8, 3), (3, 2)):
