@@ -51,13 +51,17 @@ def test_doctor_works() -> None:
     info = backends.get("tensorrt").info()
     assert info.version
     assert info.details["gpus"]
+    assert not info.can_build and "builder_resource" in info.reason
 
 
 def test_parsing_works_and_the_build_says_what_is_missing() -> None:
     done = subprocess.run([sys.executable, "-c", _STEPS], capture_output=True, text=True, timeout=300, check=False)
     print(done.stdout, done.stderr[-2000:], done.returncode)
     assert done.returncode == 0
-    assert "parsed True" in done.stdout
+    if str(backends.get("tensorrt").info().version).startswith("10."):
+        assert "parsed True" in done.stdout
+    else:  # from 11 on not even a builder is made without them
+        assert "no builder" in done.stdout
     said = [line for line in done.stdout.splitlines() if line.startswith("refused")]
     assert len(said) == 1
     assert "has no kernels for" in said[0]

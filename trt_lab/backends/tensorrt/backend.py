@@ -12,11 +12,18 @@ from trt_lab.backends.tensorrt.build import Serialized, describe, prepare, requi
 from trt_lab.backends.tensorrt.cache import TimingCache
 from trt_lab.backends.tensorrt.config import set_workspace
 from trt_lab.backends.tensorrt.engines import EngineCache, take_or_build
+from trt_lab.backends.tensorrt.faults import no_kernels
 from trt_lab.backends.tensorrt.inspect import read_layers
 from trt_lab.backends.tensorrt.log import collect, logger, summarize
 from trt_lab.backends.tensorrt.run import EngineRunner, open_runner
 from trt_lab.backends.tensorrt.trust import check_engine, load_engine
-from trt_lab.backends.tensorrt.versions import describe_version, installed_version, load, missing_reason
+from trt_lab.backends.tensorrt.versions import (
+    describe_version,
+    installed_version,
+    load,
+    missing_kernels,
+    missing_reason,
+)
 from trt_lab.errors import BackendUnavailableError, RunError
 from trt_lab.model import Model
 from trt_lab.types import BackendInfo, BuildOptions, JsonValue, LayerInfo, OnProgress
@@ -41,7 +48,10 @@ class TensorRt:
         details |= describe_version(version)
         if not found.gpus:
             return BackendInfo(self.name, version, False, False, f"needs an NVIDIA GPU, {found.reason}", details)
-        return BackendInfo(self.name, version, True, True, "", details)
+        gpu = found.gpus[0]
+        missing = missing_kernels(version, gpu.sm)
+        reason = no_kernels(f"TensorRT {version}", missing, f"{gpu.name} ({gpu.sm})") if missing else ""
+        return BackendInfo(self.name, version, not missing, True, reason, details)
 
     def build(self, model: Model, options: BuildOptions, on_progress: OnProgress) -> Built:
         """Builds on the GPU `options.device`.

@@ -102,7 +102,7 @@ def serialize(
     """
     progress = BuildProgress(library, on_progress)
     opened = time.perf_counter()
-    builder = _make_builder(library, log)
+    builder = _make_builder(library, log, gpu)
     started = time.perf_counter()
     on_progress(Progress("parse", 0.0, "parsing the model"))
     network = parse(
@@ -192,12 +192,12 @@ def _check_options(library: Library, options: BuildOptions) -> None:
         )
 
 
-def _make_builder(library: Library, log: BuildLog) -> Any:
+def _make_builder(library: Library, log: BuildLog, gpu: str) -> Any:
     try:
         builder = library.module.Builder(logger(library))
     except (TypeError, RuntimeError, ValueError) as error:
         if RESOURCE_WORD in " ".join(log.errors()):
-            raise BuildError(explain_build("", library.title, log)) from error
+            raise BuildError(explain_build("", library.title, log, gpu)) from error
         said = " ".join((log.errors() or [str(error)])[0].split())[:300]
         raise BackendUnavailableError(
             f"{library.title} cannot make a builder: {said}. It needs an NVIDIA driver and GPU."

@@ -21,18 +21,22 @@ _RANGE = re.compile(r"IOptimizationProfile|optimization profile", re.IGNORECASE)
 _CUDA = re.compile(r"Cuda Runtime \(([^)]*)\)|CUDA error:? (\w+)|(CUDA_ERROR_\w+)")
 
 
+def no_kernels(title: str, library: str, gpu: str = "") -> str:
+    """The library with the kernels of a GPU is not there."""
+    where = f" for {gpu}" if gpu else ""
+    return (
+        f"{title} has no kernels{where}: the library {library} is missing. Install the complete libraries of this "
+        "version, or a version that has them"
+    )
+
+
 def explain_build(model: str, title: str, log: BuildLog, gpu: str = "") -> str:
     """Why `build_serialized_network` gave nothing."""
     cause = first_error(log)
     errors = " ".join(log.errors())
     resource = _RESOURCE.search(errors)
     if resource:
-        name = resource.group(1).strip("()[]'\",:;").rsplit("/", 1)[-1]
-        where = f" for {gpu}" if gpu else ""
-        return (
-            f"{title} has no kernels{where}: the library {name} is missing. Install the complete libraries of this "
-            "version, or a version that has them"
-        )
+        return no_kernels(title, resource.group(1).strip("()[]'\",:;").rsplit("/", 1)[-1], gpu)
     hints = []
     needed = [int(size) for line in log.lines for size in _MEMORY.findall(line.message)]
     if needed:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import importlib.util
+import os
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -112,6 +113,34 @@ def describe_version(version: str) -> dict[str, JsonValue]:
 def missing_reason(kind: Kind) -> str:
     """What to say when the library is not installed."""
     return f"{_TITLES[kind]} is not installed: pip install trt-lab[{_EXTRAS[kind]}]"
+
+
+def missing_kernels(version: str, sm: str) -> str | None:
+    """Name of the library with the builder's kernels for a GPU, where full TensorRT's others are there without it.
+
+    Some packages hold a part of the libraries only: they load, parse, and cannot build. Nothing is loaded to see that.
+    None as well where no libraries are found in the usual places: then nothing can be said before they are loaded.
+
+    Args:
+        sm: Such as `SM90`.
+    """
+    for folder in _library_folders():
+        names = [file.name for file in folder.glob("libnvinfer*")] if folder.is_dir() else []
+        if not any(name.startswith("libnvinfer.so") for name in names):
+            continue
+        own = f"libnvinfer_builder_resource_{sm.lower()}.so"
+        if any(name.startswith(("libnvinfer_builder_resource.so", own)) for name in names):
+            return None
+        return f"{own}.{'.'.join(map(str, _numbers(version)))}"
+    return None
+
+
+def _library_folders() -> list[Path]:
+    """Where the system would look first, then the package of NVIDIA's wheels."""
+    named = [Path(entry) for entry in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if entry]
+    package = importlib.util.find_spec("tensorrt_libs") if _can_find("tensorrt_libs") else None
+    places = package.submodule_search_locations if package is not None else None
+    return [*named, *map(Path, places or ())]
 
 
 @lru_cache(maxsize=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import Enum
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -65,6 +66,33 @@ def test_libraries_that_cannot_be_loaded(model: Model, monkeypatch: pytest.Monke
     said = str(refusal(model))
     assert "TensorRT is installed but cannot be loaded: libnvinfer.so.10: cannot open" in said
     assert "bindings and libraries of the same version and CUDA" in said
+
+
+@pytest.mark.parametrize(
+    ("files", "missing"),
+    [
+        (["libnvinfer.so.10"], "libnvinfer_builder_resource_sm90.so.10.15.1"),
+        (["libnvinfer.so.10", "libnvinfer_builder_resource_ptx.so.10.15.1"], "libnvinfer_builder_resource_sm90.so.10.15.1"),
+        (["libnvinfer.so.10", "libnvinfer_builder_resource_sm90.so.10.15.1"], ""),
+        (["libnvinfer.so.10", "libnvinfer_builder_resource.so.10.6.0"], ""),
+        ([], ""),
+    ],
+)  # fmt: skip
+def test_libraries_without_the_kernels_of_the_gpu(
+    files: list[str], missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the archives of 10.15 and 11.2 were seen on an H200: doctor says it, and nothing is loaded for that."""
+    for name in files:
+        (tmp_path / name).touch()
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{tmp_path}")
+    monkeypatch.setattr(versions, "_can_find", lambda name: False)
+    monkeypatch.setattr(module, "installed_version", lambda kind: "10.15.1.29")
+    gpu = device.Gpu(0, "NVIDIA H200", (9, 0), 1)
+    monkeypatch.setattr(device, "machine", lambda: device.Machine((gpu,), "13.0", ""))
+    info = TensorRt().info()
+    assert info.can_build is not bool(missing) and info.can_run
+    start = f"TensorRT 10.15.1.29 has no kernels for NVIDIA H200 (SM90): the library {missing} is missing"
+    assert info.reason.startswith(start) if missing else info.reason == ""
 
 
 def test_no_driver(model: Model, fake_library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
