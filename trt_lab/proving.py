@@ -61,7 +61,12 @@ def _passes(finding: Finding, means: Means) -> Finding:
     notes = list(finding.notes)
     line, low_layers = types_line(finding.before.engine.layers, means.options.plan.default)
     if finding.keep_fp32:
-        why = f"{line}, so nothing was computed in it" if low_layers == 0 else "a fused layer keeps FP32 inside"
+        if low_layers == 0:
+            why = f"{line}, so nothing was computed in it"
+        elif means.options.strongly_typed:
+            why = "a fused layer keeps FP32 inside"
+        else:
+            why = f"weakly typed, TensorRT chose FP32 where it matters ({line})"
         notes.append(
             f"emulation says that it fails, but the engine passes with nothing kept: {why}, "
             "so nothing needs to be kept for this engine"
@@ -82,7 +87,9 @@ def _repaired(means: Means, finding: Finding, engines: _Engines, noise: _Noise |
             if kept
             else "only the engine fails, so it was searched"
         )
-    if not good or not means.options.strongly_typed:  # where TensorRT chooses the other types, emulation cannot say who is needed
+    if (
+        not good or not means.options.strongly_typed
+    ):  # where TensorRT chooses the other types, emulation cannot say who is needed
         found = engines.search(kept)
         region, good = found.region, bool(found.region.keep_fp32)
         notes += _search_notes(found, engines.built)

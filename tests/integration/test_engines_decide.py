@@ -133,6 +133,22 @@ def test_asked_for_half_and_got_none(start: Start) -> None:
     assert "asked FP16, 0 of " in finding.notes[0] and "layers are half" in finding.notes[0]
 
 
+def test_a_weakly_typed_engine_that_passes_says_its_types(start: Start) -> None:
+    """As l2norm_overflow at a low builder level on an H200: half where it does no harm."""
+    kept = dict.fromkeys(L2NORM, "float32")
+
+    def layers(found: tuple[LayerInfo, ...], number: int) -> tuple[LayerInfo, ...]:
+        return tuple(
+            replace(layer, precision="float32" if set(layer.nodes) & set(kept) else "float16") for layer in found
+        )
+
+    engine = FakeEngine(obeys=lambda keep: None, layers=layers)
+    finding = start(engine, "zoo:l2norm_overflow", strongly_typed=False).locate()
+    assert finding.verdict == "same" and engine.built == [()]
+    (note,) = [note for note in finding.notes if "passes with nothing kept" in note]
+    assert "weakly typed, TensorRT chose FP32 where it matters (asked FP16, " in note and "layers are half" in note
+
+
 def test_weakly_typed_the_types_of_the_engine_stand_beside(start: Start) -> None:
     """As measured: /Mul alone does not help, and a set that passes is no cause."""
     engine = FakeEngine(layers=lambda layers, number: typed(layers, "float16"))
