@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock, get_ident
@@ -17,10 +17,15 @@ class History:
 
     An action that calls others is one line: inner calls of the same thread add none. An action
     that fails adds none.
+
+    Args:
+        first: Lines that stand there from the start.
+        on_line: Called after each line that is added.
     """
 
-    def __init__(self, *first: str) -> None:
+    def __init__(self, *first: str, on_line: Callable[[], None] | None = None) -> None:
         self._lines = list(first)
+        self._on_line = on_line
         self._lock = RLock()
         self._acting: set[int] = set()
 
@@ -38,6 +43,8 @@ class History:
             self._acting.discard(thread)
         with self._lock:
             self._lines.append(line)
+        if self._on_line is not None:
+            self._on_line()
 
     @property
     def lines(self) -> tuple[str, ...]:

@@ -15,6 +15,14 @@ def test_outer_action_is_one_line() -> None:
     assert history.lines[2:] == ("lab.build()",)
 
 
+def test_a_line_is_told_when_it_stands_there() -> None:
+    seen: list[tuple[str, ...]] = []
+    history = History("first", on_line=lambda: seen.append(history.lines))
+    with history.action("outer"), history.action("inner"):
+        assert seen == []
+    assert seen == [("first", "outer")]
+
+
 def test_failed_action_adds_nothing() -> None:
     history = History()
     with pytest.raises(ValueError, match="no"), history.action("lab.probe('x')"):
