@@ -156,6 +156,12 @@ class Quantization:
         )
 
 
+def refuse_unchecked(fixed: str | Path | None, check: Check | None) -> None:
+    """Raises UsageError for a repaired model that nothing would judge."""
+    if fixed is not None and check is None:
+        raise UsageError("to write a repaired model, say when it is good enough: a check such as 'snr_db>=25'")
+
+
 def examine_model(
     model: Model,
     samples: Samples,
@@ -180,8 +186,7 @@ def examine_model(
         BackendError, CancelledError: As the job ended.
     """
     wanted = Check.of(check) if check is not None else None
-    if fixed is not None and wanted is None:
-        raise UsageError("to write a repaired model, say when it is good enough: a check such as 'snr_db>=25'")
+    refuse_unchecked(fixed, wanted)
     with tempfile.TemporaryDirectory(prefix="trt-lab-") as scratch:
         path, folder = _stage(model, samples, Path(scratch))
         original = None

@@ -15,7 +15,7 @@ from trt_lab.cli.sampling import SampleOptions, spread
 from trt_lab.cli.targets import check_targets
 from trt_lab.diagnose.check import COMMAND_SECONDS, Check
 from trt_lab.errors import UsageError
-from trt_lab.quantizing import Quantization, Quantized, made_json
+from trt_lab.quantizing import Quantization, Quantized, made_json, refuse_unchecked
 from trt_lab.session import Session
 from trt_lab.types import JsonValue, OnProgress
 
@@ -70,8 +70,9 @@ def run(
         "--operator": operators, "--exclude": exclude, "--read-cache": read_cache, "--write-cache": write_cache,
     }  # fmt: skip
     _check_use({"--float-model": float_model} if out is not None else making, made=out is not None)
-    session = open_given(model, given)
     wanted = Check.of(check, seconds=check_seconds) if check is not None else None
+    refuse_unchecked(fixed, wanted)
+    session = open_given(model, given)
     with show_progress(quiet=json) as tell:
         made = None
         if out is not None:

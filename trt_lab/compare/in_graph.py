@@ -25,11 +25,11 @@ def compare_in_graph(
     Raises:
         CompareError: See `compare_sides`.
     """
-    makers = {
-        str(name): f"{view.nodes[info.producer].op_type} '{info.producer}'"
-        for name, info in view.tensors.items()
-        if info.producer is not None
-    }
+    makers = {}
+    for name in {*a.names(), *b.names()}:
+        node = maker(view, name)
+        if node is not None:
+            makers[name] = f"{node.op_type} '{node.id}'"
     found = compare_sides(
         a, b, tolerance=tolerance, order=sorted(view.tensors, key=view.order),
         not_comparable=random_tensors(view), makers=makers, sums=sums,
@@ -41,9 +41,8 @@ def compare_in_graph(
         if node is not None and node.op_type in ("Softmax", "LogSoftmax"):
             notes.append(one_hot_softmax(view, stats.name, golden[0][stats.name]) or "")
         elif stats.differing and stats.verdict != "not_comparable" and chosen_from(view, stats.name) is not None:
-            limit = tolerance.default if isinstance(tolerance, Tolerances) else tolerance or Tolerance()
-            ties = ties_of(view, a, b, stats.name, stats.sample, limit.atol)
-            notes.append(describe_ties(view, stats.name, ties, limit.atol))
+            margin = tie_margin(view, stats.name, Tolerances.given(tolerance))
+            notes.append(describe_ties(view, stats.name, ties_of(view, a, b, stats.name, stats.sample, margin), margin))
     return replace(found, notes=tuple(filter(None, notes)))
 
 
@@ -60,6 +59,13 @@ def chosen_from(view: GraphView, name: str) -> TensorId | None:
         return None
     place = _CHOOSERS[node.op_type][0]
     return node.inputs[0] if len(node.outputs) > place and node.outputs[place] == name else None
+
+
+def tie_margin(view: GraphView, name: str, limits: Tolerances) -> float:
+    """How far apart two scores may be for the choice between them to be a tie: the tolerance of the scores."""
+    scores = chosen_from(view, name)
+    info = view.tensors.get(scores) if scores is not None else None
+    return limits.of(str(scores), info.dtype if info is not None else None).atol
 
 
 def ties_of(view: GraphView, a: Side, b: Side, name: str, sample: int, margin: float) -> IndexTies | None:

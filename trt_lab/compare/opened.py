@@ -8,7 +8,7 @@ import numpy as np
 
 from trt_lab.compare.blocks import is_integral
 from trt_lab.compare.details import ErrorHistogram, IndexTies, error_histogram, quantiles, ulp_distance
-from trt_lab.compare.in_graph import chosen_from, describe_ties, ties_of
+from trt_lab.compare.in_graph import chosen_from, describe_ties, tie_margin, ties_of
 from trt_lab.compare.metrics import compare_arrays
 from trt_lab.compare.sides import Side, matched_samples
 from trt_lab.compare.tolerance import Tolerances
@@ -101,7 +101,7 @@ def open_tensor(
         raise CompareError(f"no tensor '{name}' on both sides; there are: {', '.join(list(ours[0])[:20])}")
     if sample is not None and not 0 <= sample < len(ours):
         raise CompareError(f"no sample {sample}: there are {len(ours)}, 0 to {len(ours) - 1}")
-    limits = tolerance if isinstance(tolerance, Tolerances) else Tolerances(tolerance or Tolerance())
+    limits = Tolerances.given(tolerance)
 
     def compared(index: int) -> TensorStats:
         x, y = ours[index][name], golden[index][name]
@@ -116,7 +116,7 @@ def open_tensor(
     )
     ties, notes = None, []
     if view is not None and stats.differing and chosen_from(view, name) is not None:
-        margin = limits.of(name, stats.dtype_a).atol
+        margin = tie_margin(view, name, limits)
         ties = ties_of(view, a, b, name, stats.sample, margin)
         notes.append(describe_ties(view, name, ties, margin))
     return OpenedTensor(

@@ -287,7 +287,7 @@ def compare_sides(
         raise CompareError(f"{empty}: no samples to compare; run it on at least one")
     if a.samples != b.samples:
         notes.append(f"{a.label} has {a.samples} samples, {b.label} {b.samples}: the first {samples} were compared")
-    limits = tolerance if isinstance(tolerance, Tolerances) else Tolerances(tolerance or Tolerance())
+    limits = Tolerances.given(tolerance)
     excluded = not_comparable or {}
     found: dict[str, list[TensorStats]] = {name: [] for name, _ in pairs}
     for sample in range(samples):

@@ -28,6 +28,11 @@ class Tolerances:
     by_tensor: Mapping[str, Tolerance] = field(default_factory=dict)
     source: str = ""
 
+    @classmethod
+    def given(cls, tolerance: Tolerance | Tolerances | None) -> Tolerances:
+        """One tolerance for all, or these, or the usual one."""
+        return tolerance if isinstance(tolerance, Tolerances) else cls(tolerance or Tolerance())
+
     def of(self, name: str, dtype: str | None) -> Tolerance:
         """The tolerance of one tensor, `dtype` being the engine's."""
         return self.by_tensor.get(name) or self.by_dtype.get(dtype or "") or self.default

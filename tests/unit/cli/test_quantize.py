@@ -72,6 +72,7 @@ def test_c46_a_bad_scale_is_exit_1(capsys: pytest.CaptureFixture[str], tmp_path:
         (["-o", "o.onnx", "--exclude", "nothing"], "no node 'nothing'"),
         (["-o", "o.onnx", "--read-cache", "missing.cache"], "missing.cache"),
         (["--fixed", "f.onnx"], "a check such as"),
+        (["-o", "o.onnx", "--fixed", "f.onnx"], "a check such as"),
     ],
 )
 def test_wrong_use_is_one_line(

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 from trt_lab.compare.in_graph import compare_in_graph
 from trt_lab.compare.opened import open_tensor
 from trt_lab.compare.sides import open_side
+from trt_lab.compare.tolerance import Tolerances
 from trt_lab.compare.words import format_snr, summarize
 from trt_lab.errors import CompareError
 from trt_lab.graph.view import GraphView
@@ -50,6 +51,18 @@ def test_a_tie_and_a_wrong_choice_are_told_apart(keepdims: int) -> None:
     opened = open_tensor(open_side(ours), open_side(golden), "idx", view=view)
     assert opened.ties is not None and (opened.ties.ties, opened.ties.wrong) == (1, 1)
     assert opened.as_json()["ties"]["largest_margin"] == 1.0 and opened.ulp is None  # type: ignore[index,call-overload]
+
+
+@pytest.mark.parametrize("limits", [
+    Tolerances(by_tensor={"scores": Tolerance(2.0, 0.0)}), Tolerances(by_dtype={"float32": Tolerance(2.0, 0.0)}),
+])  # fmt: skip
+def test_what_a_tie_is_follows_from_the_tolerance_of_the_scores(limits: Tolerances) -> None:
+    view = chooser("ArgMax", axis=1, keepdims=0)
+    ours, golden = {"idx": np.array([2, 2])}, {"idx": np.array([1, 0]), "scores": SCORES}
+    found = compare_in_graph(view, open_side(ours), open_side(golden), tolerance=limits)
+    assert "'idx': 2 indices differ, 2 are ties within 2, 0 wrong, giving away 1" in found.notes
+    opened = open_tensor(open_side(ours), open_side(golden), "idx", view=view, tolerance=limits)
+    assert opened.ties is not None and (opened.ties.ties, opened.ties.wrong) == (2, 0)
 
 
 def test_topk_points_into_its_scores_and_its_values_do_not() -> None:
