@@ -239,7 +239,7 @@ class Finding:
         """What keeping the nodes costs by the layers' own times: their sum after less before; None as for `cost_ms`."""
         if self.emulated or self.after is None:
             return None
-        before, after = layer_sum_ms(self.before.engine), layer_sum_ms(self.after.engine)
+        before, after = sum_of_medians_ms(self.before.engine), sum_of_medians_ms(self.after.engine)
         return None if before is None or after is None else after - before
 
     @cached_property
@@ -333,7 +333,7 @@ class Finding:
         )
 
 
-def layer_sum_ms(record: Record) -> float | None:
+def sum_of_medians_ms(record: Record) -> float | None:
     """Sum of the layers' times (medians where known); None when they were not timed."""
     if not record.times:
         return None
@@ -362,7 +362,7 @@ def _table_row(name: str, kept: int, diff: Diff, low: str, *, timed: bool) -> tu
     count, told = count_low(diff.engine.layers, low)
     return (
         name, kept, diff.verdict, diff.largest, worst, latency, 1000.0 / latency if latency else None,
-        layer_sum_ms(diff.engine) if timed else None, count if told else None, told,
+        sum_of_medians_ms(diff.engine) if timed else None, count if told else None, told,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trt_lab.record import Record
-from trt_lab.results import count_low, layer_sum_ms, types_line
+from trt_lab.results import count_low, sum_of_medians_ms, types_line
 
 GPU = Path(__file__).resolve().parents[1] / "data" / "gpu"
 
@@ -28,7 +28,7 @@ def test_asked_for_half_the_true_types_are_said() -> None:
 
 def test_the_layer_sum_is_the_sum_of_the_medians() -> None:
     engine = record("l2norm_overflow-fp16")
-    total = layer_sum_ms(engine)
+    total = sum_of_medians_ms(engine)
     assert total == pytest.approx(sum(time.median_ms or time.average_ms for time in engine.times))
     assert total != pytest.approx(sorted(engine.latency_ms)[len(engine.latency_ms) // 2]), "two numbers, not one"
-    assert layer_sum_ms(record("l2norm_overflow-reference")) is None
+    assert sum_of_medians_ms(record("l2norm_overflow-reference")) is None

@@ -10,13 +10,10 @@ import numpy as np
 from trt_lab.compare.observer import LayerChange, observe
 from trt_lab.compare.sides import Comparison, compare_sides, open_side
 from trt_lab.compare.words import format_figure
+from trt_lab.edit.schema import RANDOM
 from trt_lab.graph.view import GraphView
 from trt_lab.record import Record
 from trt_lab.types import JsonValue, NodeId, NodeInfo, TensorId, Tolerance, Verdict
-
-RANDOM_OPS = frozenset(
-    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
-)
 
 ONE_HOT = 1e-6
 """A row of a Softmax whose largest value is this close to 1 is one-hot."""
@@ -110,7 +107,7 @@ def _is_random(view: GraphView, node: NodeInfo) -> bool:
     if node.domain not in ("", "ai.onnx"):
         return False
     if node.op_type != "Dropout" or len(node.inputs) < 3 or node.inputs[2] is None:
-        return node.op_type in RANDOM_OPS
+        return node.op_type in RANDOM
     value = view.ir_value(node.inputs[2]).const_value
     return value is None or bool(np.any(value.numpy()))
 

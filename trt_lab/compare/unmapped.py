@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from trt_lab.edit.schema import RANDOM
 from trt_lab.engine_nodes import is_reformat
 from trt_lab.graph.view import GraphView
 from trt_lab.types import LayerInfo, NodeId, NodeInfo, TensorId
@@ -41,7 +42,6 @@ _KEEPS_ALL = ("Identity", "Dropout")
 _VIEWS = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Transpose", "Cast", "Pad", "Slice", "Concat")
 _LINEAR = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 _SCALES = ("BatchNormalization", "Mul", "Div", "Add", "Sub")
-_RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
 _SYNC = re.compile(r"^\[?(?:trainStation\d*|signal|wait)\b", re.IGNORECASE)
 _MADE_UP = re.compile(r"^(?:__my[el]|\(Unnamed Layer|ONNXTRT_)")
 
@@ -68,7 +68,7 @@ class Fate:
         for node in view.nodes.values():
             reads = [t for t in (*node.inputs, *node.captures) if t]
             made = [t for t in node.outputs if t]
-            if node.op_type in _RANDOM or node.subgraphs:
+            if node.op_type in RANDOM or node.subgraphs:
                 continue
             if all(t in constant for t in reads):
                 constant.update(made)

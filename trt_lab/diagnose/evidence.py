@@ -32,9 +32,10 @@ LONG = 64
 
 _BITS: dict[LowPrecision, int] = {"fp16": 11, "bf16": 8}
 _LIMIT: dict[LowPrecision, float] = {"fp16": 65504.0, "bf16": 3.3895313892515355e38}
-_TO_INFINITY: dict[LowPrecision, float] = {"fp16": 65520.0, "bf16": 3.3961775292304957e38}
+TO_INFINITY: dict[LowPrecision, float] = {"fp16": 65520.0, "bf16": 3.3961775292304957e38}
 """From here on a number is rounded to infinity: half a step above the limit."""
-_TO_ZERO: dict[LowPrecision, float] = {"fp16": 2.0**-25, "bf16": 2.0**-134}
+TO_ZERO: dict[LowPrecision, float] = {"fp16": 2.0**-25, "bf16": 2.0**-134}
+"""Up to here a number is rounded to zero: half of the smallest number of the type."""
 _SMALLEST_NORMAL: dict[LowPrecision, float] = {"fp16": 2.0**-14, "bf16": 2.0**-126}
 
 _ADDING = frozenset(
@@ -99,7 +100,7 @@ def gather(
     ratio = top_read / top_made if info.op_type in _ADDING and top_made > 0 else None
     depth = _depth(info, inputs, outputs)
     figures = (largest, _LIMIT[low], lost, ratio, depth, sample)
-    over = _TO_INFINITY[low]
+    over = TO_INFINITY[low]
     constants = _largest(_floats(inputs[name] for name in fixed))
     nan = any(bool(np.isnan(array).any()) for array in wrong)
     if info.op_type in QUANTISED:
@@ -118,7 +119,7 @@ def gather(
         return Evidence("integer cut", text, *figures)
     if _is_lost(read, made, low):
         text = f"{lost} values become 0" if lost else "values are below the normal numbers, where digits are few"
-        return Evidence("underflow", f"{text}; {low} holds down to {_TO_ZERO[low] * 2:.2g}", *figures)
+        return Evidence("underflow", f"{text}; {low} holds down to {TO_ZERO[low] * 2:.2g}", *figures)
     if ratio is not None and ratio >= CANCELLATION:
         text = f"terms of {top_read:.4g} leave {top_made:.4g}: {min(round(math.log2(ratio)), _BITS[low])} of {_BITS[low]} bits are lost"
         return Evidence("cancellation", text, *figures)
@@ -153,7 +154,7 @@ def _only_below(over: float, arrays: Iterable[np.ndarray]) -> bool:
 def _lost(array: np.ndarray, low: LowPrecision) -> int:
     if array.dtype.kind != "f":
         return 0
-    return int(((array != 0) & (np.abs(array) <= _TO_ZERO[low])).sum())
+    return int(((array != 0) & (np.abs(array) <= TO_ZERO[low])).sum())
 
 
 def _is_lost(read: list[np.ndarray], made: list[np.ndarray], low: LowPrecision) -> bool:

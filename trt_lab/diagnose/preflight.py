@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from trt_lab.compare.selfcheck import random_nodes
+from trt_lab.diagnose.evidence import TO_INFINITY, TO_ZERO
 from trt_lab.diagnose.quantization.scales import check_scales
 from trt_lab.graph.patterns import norm_chains
 from trt_lab.graph.view import GraphView
@@ -22,10 +23,6 @@ from trt_lab.types import JsonValue, NodeId, NodeInfo, Shape, TensorId, TensorIn
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
 
-FP16_OVERFLOW = 65520.0
-"""Numbers of this magnitude or more become Inf in FP16 (IEEE 754 rounding to nearest)."""
-FP16_UNDERFLOW = 2.0**-25
-"""Numbers of this magnitude or less become 0 in FP16: half of its smallest number, 2.98e-8."""
 _INT32 = np.iinfo(np.int32)
 _HARMLESS_INFINITY = frozenset({"Min", "Max", "Clip"})
 _SENTINELS: dict[str, tuple[int, ...]] = {"Slice": (1, 2), "Loop": (0,)}
@@ -105,8 +102,8 @@ def _fp16_range(view: GraphView) -> Iterator[Concern]:
         infinite = np.isinf(magnitude)
         if infinite.any():
             yield _infinity(view, tensor, int(infinite.sum()))
-        over = (magnitude >= FP16_OVERFLOW) & ~infinite
-        lost = (magnitude > 0) & (magnitude <= FP16_UNDERFLOW)
+        over = (magnitude >= TO_INFINITY["fp16"]) & ~infinite
+        lost = (magnitude > 0) & (magnitude <= TO_ZERO["fp16"])
         if over.any():
             worst = values[over].astype(np.float64)[np.argmax(magnitude[over])]
             says = f"{worst:.12g}{_more(over)}, which is {'-' if worst < 0 else ''}Inf in FP16"

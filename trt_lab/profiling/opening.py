@@ -26,7 +26,7 @@ def open_engines(paths: Sequence[Path], *, model: ModelLike | None = None) -> tu
     """
     found: list[Engine] = []
     place = 0
-    parts = [_part(path) for path in paths]
+    parts = [_part(path) for path in paths] if len(paths) > 1 else [""]  # one file has none to go with
     while place < len(paths):
         extra: dict[str, Path] = {}
         after = place + 1
