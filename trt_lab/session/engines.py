@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 from trt_lab.activity import Status, silent
 from trt_lab.checking import self_checks
@@ -12,12 +13,13 @@ from trt_lab.compare.selfcheck import SelfCheck
 from trt_lab.compare.sides import SideSource, open_side
 from trt_lab.doubt import doubt_reference, explain_tf32, is_big, with_note
 from trt_lab.edit.probe import add_probes
-from trt_lab.errors import BackendError, UsageError
+from trt_lab.errors import BackendError, TrtLabError, UsageError
 from trt_lab.observing import clean_options, has_clean, is_cheap, observe_engine, safe_tensors
 from trt_lab.options import change_tolerance
 from trt_lab.progress import scaled
 from trt_lab.record import Record
 from trt_lab.results import Diff, make_diff
+from trt_lab.runs import RunUnderWay
 from trt_lab.session.subject import Subject
 from trt_lab.third_side import ThirdSide, compare_third
 from trt_lab.types import BuildOptions, OnProgress, TensorId, Tolerance
@@ -34,17 +36,25 @@ class Engines(Subject):
         return record
 
     def _golden(self, on_progress: OnProgress) -> Record:
+        under_way = self._start_reference(on_progress)
+        if under_way is not None:
+            self._reference = under_way.record()
+        assert self._reference is not None  # else there was one under way
+        return self._reference
+
+    def _start_reference(self, on_progress: OnProgress) -> RunUnderWay | None:
+        """None where the last reference will do."""
         reference = self._reference
         if reference is not None and set(self._probes) <= set(reference.meta.probes):
-            return reference
+            return None
         options = BuildOptions(backend="onnxruntime", optimizer=False, profile_runs=0, shapes=self._options.shapes)
-        self._reference = self._run(add_probes(self._model, self._probes), options, "reference", on_progress)
-        return self._reference
+        return self._start(add_probes(self._model, self._probes), options, "reference", on_progress)
 
     def build(self, on_progress: OnProgress | None = None) -> Record:
         """Builds the engine with the probes in it, runs all samples, profiles it, and keeps a record.
 
-        The reference is run first where it lacks a probed tensor.
+        The reference is run first where it lacks a probed tensor. What differs is known, and told as the change
+        "outputs", while the engine is still being profiled.
 
         Raises:
             BackendError: The backend refused or failed; the session stays usable.
@@ -53,8 +63,7 @@ class Engines(Subject):
         """
         with self._history.action("lab.build()"), self._activity.doing("build"):
             report = on_progress or silent
-            self._golden(scaled(report, 0.0, 0.3))
-            record = self._run(add_probes(self._model, self._probes), self._options, "engine", scaled(report, 0.3, 0.9))
+            record = self._build(report)
             with self._lock:
                 self._records.append(record)
             self._notify("record")
@@ -65,6 +74,37 @@ class Engines(Subject):
         why = record.meta.facts.get("not_run")
         self._activity.set(Status("done", f"built, not run: {why}" if why else self.compare().headline))
         return record
+
+    def _build(self, report: OnProgress) -> Record:
+        """Both sides are given to the worker at once: what one left is written while the other runs."""
+        golden = self._start_reference(scaled(report, 0.0, 0.3))
+        engine = None
+        try:
+            probed = add_probes(self._model, self._probes)
+            engine = self._start(probed, self._options, "engine", scaled(report, 0.3, 0.9))
+            if golden is not None:
+                self._reference = golden.record()
+        except BaseException:
+            for under_way in filter(None, (golden, engine)):
+                under_way.abandon()
+            raise
+        record = engine.record(self._show_outputs)
+        early, self._early = self._early, None
+        if early is not None and early.reference is self._reference:  # the same numbers, whole now
+            self._compared = (record, early.reference, early.tolerance), replace(early, engine=record)
+        return record
+
+    def _show_outputs(self, outputs: Record) -> None:
+        reference = self._reference
+        with suppress(TrtLabError):  # the record is compared again, and tells
+            if reference is not None:
+                self._early = make_diff(self._view, outputs, reference, self._tolerance)
+                self._notify("outputs")
+
+    @property
+    def early(self) -> Diff | None:
+        """What differs in the engine that is still being profiled; None else. See `compare`."""
+        return self._early
 
     def start_build(self) -> None:
         """`build` in a thread; watch it through `observe` and `status`. Raises UsageError when one is running."""

@@ -26,11 +26,11 @@ from trt_lab.options import ShapeArgument, change_options, change_tolerance
 from trt_lab.profiling.source import Engine
 from trt_lab.record import Record, is_record
 from trt_lab.results import Diff, Finding
-from trt_lab.runs import Found, Role, Samples, make_record, open_source, run_task
+from trt_lab.runs import Found, Role, RunUnderWay, Samples, open_source, run_task
 from trt_lab.types import BuildOptions, NodeId, OnProgress, TensorId, Tolerance
 
 _Chosen: TypeAlias = Literal["model", "options", "probes", "samples"]
-Change: TypeAlias = _Chosen | Literal["reference", "record", "observer", "finding", "status", "code"]
+Change: TypeAlias = _Chosen | Literal["reference", "outputs", "record", "observer", "finding", "status", "code"]
 
 
 class Subject:
@@ -69,7 +69,7 @@ class Subject:
             RecordError: The record does not hold its model.
         """
         session = cls(record.model(), executor=executor)
-        session._history = History("import trt_lab", f"lab = trt_lab.Session.open_any({str(record.path)!r})")
+        session._begin(f"lab = trt_lab.Session.open_any({str(record.path)!r})")
         session._options = record.meta.build_options
         session._probes = tuple(TensorId(t) for t in record.meta.probes if t not in session._view.outputs)
         session._samples = Samples.given(session._model, [record.inputs(i) for i in range(record.samples)])
@@ -107,10 +107,15 @@ class Subject:
             self._search: Search | None = None
             self._clean: list[Record] = []
             self._compared: tuple[object, Diff] | None = None
+            self._early: Diff | None = None
             self._inside: tuple[Record, Engine] | None = None
             self._doubts: dict[Path, str] = {}
             self._activity.status = Status("idle", "not built yet")
-            self._history = History("import trt_lab", opening_line(source, opened.path))
+            self._begin(opening_line(source, opened.path))
+
+    def _begin(self, line: str) -> None:
+        """Starts the code anew."""
+        self._history = History("import trt_lab", line, on_line=lambda: self._notify("code"))
 
     @property
     def model(self) -> Model:
@@ -301,19 +306,22 @@ class Subject:
 
     # --- inside --------------------------------------------------------------------------
 
-    def _run(
-        self, probed: Probed, options: BuildOptions, role: Role, tell: OnProgress = silent, own: Samples | None = None
-    ) -> Record:
-        return make_record(
+    def _start(
+        self, probed: Probed, options: BuildOptions, role: Role, tell: OnProgress, own: Samples | None = None
+    ) -> RunUnderWay:
+        return RunUnderWay(
             self._worker, self._model, probed, options, own or self.samples, role=role,
             folder=storage.records_folder(self._records_root, self._model),
             on_progress=self._activity.telling(tell), on_submit=self._activity.submitted,
         )  # fmt: skip
+
+    def _run(
+        self, probed: Probed, options: BuildOptions, role: Role, tell: OnProgress = silent, own: Samples | None = None
+    ) -> Record:
+        return self._start(probed, options, role, tell, own).record()
 
     def _submit(self, task: Task[Found], tell: OnProgress) -> Found:
         return run_task(self._worker, task, self._activity.telling(tell), self._activity.submitted)
 
     def _notify(self, change: Change) -> None:
         self._events.tell(change)
-        if change not in ("status", "code"):
-            self._events.tell("code")

@@ -14,7 +14,7 @@ from trt_lab.types import TensorStats
 from trt_lab.views.maps import maps_figure, update_maps
 from trt_lab.views.numbers import as_float, is_numeric, number, plural, shape_text, subtract
 from trt_lab.views.strips import strip_figure
-from trt_lab.views.text import Piece, message_pane, strong, swatch, text_pane
+from trt_lab.views.text import Piece, change_text, message_pane, strong, swatch, text_pane
 from trt_lab.views.theme import (
     AGREE_COLOUR,
     DISAGREE_COLOUR,
@@ -96,11 +96,14 @@ def update_diff(
     cut = _Cut.of(golden, engine, stats, slice)
     if cut.axes.cols is None or cut.axes.rows is None:
         return False
-    tile, body = make_tile(cut.golden, cut.engine, MAX_CELLS), cast("UIElement", shown.children[1])
+    heading, body, footing = (cast("UIElement", child) for child in shown.children)
+    tile = make_tile(cut.golden, cut.engine, MAX_CELLS)
     if not update_maps(body, tile, cut.axes, cut.chosen, cut.cell):
         return False
-    heading, footing = _texts(golden, engine, name, stats, cut, _block_note(tile))
-    shown.children = [heading, body, footing]
+    for pane, words in zip(
+        (heading, footing), _texts(golden, engine, name, stats, cut, _block_note(tile)), strict=True
+    ):
+        change_text(cast("Pane", pane), words)
     return True
 
 

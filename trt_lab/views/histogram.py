@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import numpy as np
 from bokeh.layouts import column
-from bokeh.models import Column, ColumnDataSource, HoverTool, LayoutDOM, Range1d, UIElement
+from bokeh.models import Column, ColumnDataSource, HoverTool, LayoutDOM, Pane, Range1d, UIElement
 from bokeh.plotting import figure
 
 from trt_lab.views.numbers import as_float, is_numeric, plural
 from trt_lab.views.ranges import span
-from trt_lab.views.text import message_pane, text_pane
+from trt_lab.views.text import change_text, message_pane, text_pane
 from trt_lab.views.theme import finish, paint
 
 BINS = 64
@@ -48,7 +48,7 @@ def update_histogram(shown: UIElement, golden: np.ndarray, engine: np.ndarray) -
     found["elements"].update(**span(FLOOR, bins.top))
     found["engine outline"].data = bins.outline
     found["bins"].data = bins.columns
-    shown.children = [shown.children[0], text_pane([[_counted(golden, engine)]])]
+    change_text(cast("Pane", shown.children[1]), text_pane([[_counted(golden, engine)]]))
     return True
 
 

@@ -127,7 +127,7 @@ def _scales(tile: Tile) -> tuple[float, float, float]:
         low, high = low - pad, high + pad
     gaps = np.abs(tile.difference[np.isfinite(tile.difference)])
     limit = float(gaps.max()) if gaps.size else 0.0
-    return low, high, limit or 1.0
+    return low + 0.0, high + 0.0, limit or 1.0  # −0.0, which a scale in place would not take over from 0.0, is 0.0
 
 
 def _mappers(tile: Tile) -> tuple[LinearColorMapper, LinearColorMapper]:

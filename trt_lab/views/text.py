@@ -63,6 +63,12 @@ def message_pane(title: str, lines: Sequence[str], height: int = 220) -> Pane:
     return _pane([Div(children=[inner], style=style)], {})
 
 
+def change_text(pane: Pane, other: Pane) -> None:
+    """Gives `pane` the text of `other`: a pane in its place would have everything around it laid out anew."""
+    if texts_of(pane) != texts_of(other):
+        pane.elements = list(other.elements)
+
+
 def texts_of(pane: Pane) -> list[str]:
     """The lines of a pane as plain text."""
     return [text for element in pane.elements for block in getattr(element, "children", []) if (text := _plain(block))]

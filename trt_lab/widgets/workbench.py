@@ -127,6 +127,9 @@ class Workbench(ui.VBox):
                 self._show_observation()
             elif change == "samples":
                 self.toolbar.refresh()
+            elif change == "outputs":
+                self.diff_pane.show(self._session.early, self._session.blame())
+                answer_while_busy(self.diff_pane)
             elif change in ("record", "reference", "finding"):
                 self._show_results()
                 self._show_finding()

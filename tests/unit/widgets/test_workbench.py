@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from trt_lab.errors import CancelledError
 from trt_lab.notebook import Session
+from trt_lab.results import Diff
 from trt_lab.widgets.text import line
 
 
@@ -58,11 +61,58 @@ def test_build_fills_every_tab_and_marks_the_selection(lab: Session) -> None:
         done.clear()
         assert done.wait(60)
     assert "differs" in bench.toolbar.status.value
+    assert "lab.build()" in bench.code_pane.code.value, "its line comes last of all"
     assert bench.diff_pane.table.selected == "/Mul_output_0"
     bench.graph.selected = "/o/Conv"
     assert bench.diff_pane.table.selected == "y"
     bench.diff_pane.table.selected = "/Mul_output_0"
     assert bench.graph.selected == "/Mul"
+
+
+def test_what_differs_is_shown_before_the_engine_is_profiled(lab: Session) -> None:
+    bench = lab.workbench
+    lab.build()
+    lab.use(precision="fp16")
+    lab.probe("/Mul_output_0")
+    seen: list[tuple[str, int, str]] = []
+    early: list[Diff | None] = []
+
+    def hear(change: str) -> None:
+        if change in ("outputs", "record"):
+            seen.append((change, len(lab.records), bench.diff_pane.table.selected))
+            early.append(lab.early)
+
+    lab.observe(hear)
+    record = lab.build()
+    assert seen == [("outputs", 1, "/Mul_output_0"), ("record", 2, "/Mul_output_0")]
+    assert early[0] is not None and early[1] is None and lab.early is None
+    diff = lab.compare()
+    assert diff.engine is record and diff.comparison is early[0].comparison
+    assert record.times and record.layers and record.latency_ms
+    golden, engine = early[0].pair("/Mul_output_0", 0)  # its folder lives as long as it
+    np.testing.assert_array_equal(engine, record.outputs(0)["/Mul_output_0"])
+    np.testing.assert_array_equal(golden, diff.pair("/Mul_output_0", 0)[0])
+    record.verify()
+
+
+def test_numbers_that_are_shown_already_are_not_drawn_again(lab: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    pane = lab.workbench.diff_pane
+    lab.probe("/Mul_output_0")
+    lab.build()
+    drawn: list[str] = []
+    monkeypatch.setattr(type(pane), "_draw", lambda self: drawn.append(self._shown))
+    pane.show(lab.compare(), {})
+    assert drawn == []
+    pane.show(lab.compare(), {"/Mul_output_0": "source"})
+    assert drawn == ["/Mul_output_0"]
+
+
+def test_cancel_in_the_reference_ends_the_engine_that_waits_behind_it(lab: Session) -> None:
+    lab.probe("/Mul_output_0")
+    with pytest.raises(CancelledError):
+        lab.build(lambda progress: lab.cancel())
+    assert (lab.records, lab.reference, lab.building, lab.early) == ((), None, False, None)
+    assert set(lab.build().outputs(0)) == {"y", "/Mul_output_0"}
 
 
 def test_a_model_whose_samples_cannot_be_made_is_shown_all_the_same(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ class DiffPane(ui.VBox):
 
     def __init__(self, on_select: Callable[[str], None]) -> None:
         self._diff: Diff | None = None
+        self._local: dict[str, str] = {}
         self._shown = ""
         self._filling = False
         self._on_select = on_select
@@ -74,8 +75,11 @@ class DiffPane(ui.VBox):
         Args:
             local: Tensor → words on where its error comes from.
         """
-        before = {s.name for s in self._diff.tensors} if self._diff is not None else set()
-        self._diff = diff
+        last, self._diff = self._diff, diff
+        told, self._local = self._local, dict(local)
+        if diff is not None and last is not None and diff.comparison is last.comparison and local == told:
+            return  # the same numbers, of a record that is whole now
+        before = {s.name for s in last.tensors} if last is not None else set()
         stats = diff.tensors if diff is not None else ()
         self.table.set_rows(
             keys=[s.name for s in stats],
