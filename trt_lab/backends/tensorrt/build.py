@@ -204,6 +204,7 @@ def _make_builder(library: Library, log: BuildLog, gpu: str) -> Any:
         ) from error
     if library.kind == "tensorrt":
         library.module.init_libnvinfer_plugins(logger(library), "")
+    # max_threads stays at one: FP32 engines of 10.6 built with all threads were off by 0.03 on a busy H200.
     return builder
 
 
