@@ -147,3 +147,27 @@ def test_the_planted_fault_is_found_by_clicks(lab: Lab) -> None:
     panel.get_by_role("tab", name="Code").click()
     expect(panel.get_by_text("lab.probe('/Mul_output_0')")).to_be_visible()
     assert lab.errors == []
+
+
+def test_a_narrow_workbench_stands_one_above_the_other(lab: Lab) -> None:
+    zoo.get("l2norm_overflow").model.save(lab.root / "narrow.onnx")
+    panel = open_workbench(lab, "narrow.onnx")
+    body, tabs = panel.locator(".trt-lab-body"), panel.locator(".trt-lab-body > :last-child")
+
+    def below() -> bool:
+        graph, other = panel.locator(".trt-lab-body > :first-child").bounding_box(), tabs.bounding_box()
+        assert graph is not None and other is not None
+        return other["y"] >= graph["y"] + graph["height"]
+
+    size = lab.page.viewport_size
+    assert size is not None
+    expect(body).to_have_css("flex-direction", "row")
+    assert not below()
+    try:
+        lab.page.set_viewport_size({**size, "width": 760})
+        expect(body).to_have_css("flex-direction", "column")
+        assert below()
+        lab.page.set_viewport_size(size)
+        expect(body).to_have_css("flex-direction", "row")
+    finally:
+        lab.page.set_viewport_size(size)

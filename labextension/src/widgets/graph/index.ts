@@ -1,6 +1,7 @@
 // Entry of the graph widget: anywidget calls `render` for each view.
 import base from "../base.css";
 import { h } from "../dom";
+import { watchNarrow } from "../narrow";
 import css from "./graph.css";
 import { type GraphModel, GraphView } from "./view";
 
@@ -18,5 +19,6 @@ export default {
     el.classList.add("trt-host");
     el.append(h("style", { text: base + css }), view.element);
     view.attach();
+    watchNarrow(el, signal);
   },
 };
