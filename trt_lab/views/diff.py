@@ -13,7 +13,7 @@ from bokeh.models import Column, LayoutDOM, Pane, UIElement
 from trt_lab.types import TensorStats
 from trt_lab.views.maps import maps_figure, update_maps
 from trt_lab.views.numbers import as_float, is_numeric, number, plural, shape_text, subtract
-from trt_lab.views.strips import strip_figure
+from trt_lab.views.strips import strip_figure, update_strip
 from trt_lab.views.text import Piece, change_text, message_pane, strong, swatch, text_pane
 from trt_lab.views.theme import (
     AGREE_COLOUR,
@@ -65,8 +65,7 @@ def diff_figure(
     if cut.axes.cols is None:
         return _stack(_scalar(cut.golden, cut.engine, name, stats))
     if cut.axes.rows is None:
-        at = None if cut.worst is None else cut.worst[cut.axes.cols]
-        body, note = strip_figure(cut.golden, cut.engine, at, cut.axes)
+        body, note = strip_figure(cut.golden, cut.engine, cut.place, cut.axes)
     else:
         tile = make_tile(cut.golden, cut.engine, max_cells)
         body, note = maps_figure(tile, cut.axes, cut.chosen, cut.cell), _block_note(tile)
@@ -86,7 +85,7 @@ def update_diff(
     """Draws another pair in the figure that `diff_figure` made, which takes far less time than a new one.
 
     Returns:
-        False, and nothing is done, where `shown` does not hold maps or this pair is not drawn as maps.
+        False, and nothing is done, where `shown` does not hold what this pair is drawn as: maps, lines or bars.
 
     Raises:
         UsageError: As `diff_figure`.
@@ -94,17 +93,23 @@ def update_diff(
     if not isinstance(shown, Column) or len(shown.children) != 3 or _message(golden, engine, name, stats) is not None:
         return False
     cut = _Cut.of(golden, engine, stats, slice)
-    if cut.axes.cols is None or cut.axes.rows is None:
-        return False
     heading, body, footing = (cast("UIElement", child) for child in shown.children)
-    tile = make_tile(cut.golden, cut.engine, MAX_CELLS)
-    if not update_maps(body, tile, cut.axes, cut.chosen, cut.cell):
+    note = _redraw(body, cut)
+    if note is None:
         return False
-    for pane, words in zip(
-        (heading, footing), _texts(golden, engine, name, stats, cut, _block_note(tile)), strict=True
-    ):
+    for pane, words in zip((heading, footing), _texts(golden, engine, name, stats, cut, note), strict=True):
         change_text(cast("Pane", pane), words)
     return True
+
+
+def _redraw(body: UIElement, cut: _Cut) -> str | None:
+    """Draws a slice in maps or lines that are there; what is to be said about it, None where it cannot be drawn there."""
+    if cut.axes.cols is None:
+        return None
+    if cut.axes.rows is None:
+        return update_strip(body, cut.golden, cut.engine, cut.place, cut.axes)
+    tile = make_tile(cut.golden, cut.engine, MAX_CELLS)
+    return _block_note(tile) if update_maps(body, tile, cut.axes, cut.chosen, cut.cell) else None
 
 
 @dataclass(frozen=True)
@@ -140,6 +145,11 @@ class _Cut:
         """Row and column of the worst element in the slice."""
         rows, cols = self.axes.rows, self.axes.cols
         return None if self.worst is None or rows is None or cols is None else (self.worst[rows], self.worst[cols])
+
+    @property
+    def place(self) -> int | None:
+        """Place of the worst element along the columns."""
+        return None if self.worst is None or self.axes.cols is None else self.worst[self.axes.cols]
 
 
 def _texts(

@@ -1,13 +1,16 @@
-"""Tensors with one axis: golden and engine over each other, the difference below, ranges linked."""
+"""Tensors with one axis: golden and engine over each other, the difference below, ranges linked; redrawn in place for another pair."""
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 from bokeh.layouts import gridplot
-from bokeh.models import BasicTicker, ColumnDataSource, HoverTool, LayoutDOM, NumeralTickFormatter, Range1d
+from bokeh.models import BasicTicker, ColumnDataSource, HoverTool, LayoutDOM, NumeralTickFormatter, Range1d, UIElement
 from bokeh.plotting import figure
 
 from trt_lab.views.numbers import is_numeric
+from trt_lab.views.ranges import span
 from trt_lab.views.theme import DISAGREE_COLOUR, paint
 from trt_lab.views.tiles import Axes, Strip, make_strip
 
@@ -26,18 +29,14 @@ def strip_figure(golden: np.ndarray, engine: np.ndarray, worst: int | None, axes
     if not (is_numeric(golden) and is_numeric(engine)):
         raise TypeError("strips need numbers")
     strip = make_strip(golden, engine)
-    source = ColumnDataSource(data=_columns(strip, axes), name="elements")
-    x_range = Range1d(start=-0.5, end=strip.size - 0.5, bounds=(-0.5, strip.size - 0.5))
+    source = ColumnDataSource(data=_columns(strip, axes), name=_kind(strip))
+    x_range = Range1d(**_index_span(strip), name="elements shown")
     upper = _values_plot(strip, source, x_range)
     lower = _difference_plot(strip, source, x_range)
-    if worst is not None:
-        for plot, field in ((upper, "engine"), (lower, "difference")):
-            point = worst // strip.block
-            value = getattr(strip, field)[point]
-            ring = plot.scatter(
-                [strip.start[point]], [value if np.isfinite(value) else 0.0], size=14, fill_color=None, line_width=2
-            )
-            paint(ring.glyph, line_color="text")
+    for plot, field in ((upper, "engine"), (lower, "difference")):
+        marker = ColumnDataSource(data=_marked(strip, worst, field), name=f"worst {field}")
+        ring = plot.scatter("x", "y", source=marker, size=14, fill_color=None, line_width=2)
+        paint(ring.glyph, line_color="text")
     figures = gridplot(
         [[upper], [lower]],
         sizing_mode="stretch_width",
@@ -45,10 +44,62 @@ def strip_figure(golden: np.ndarray, engine: np.ndarray, worst: int | None, axes
         toolbar_location="right",
         toolbar_options={"logo": None},
     )
-    note = ""
-    if strip.block > 1:
-        note = f"each point is {strip.block:,} elements: mean and range; in the difference their largest |difference|"
-    return figures, note
+    return figures, _note(strip)
+
+
+def update_strip(
+    figures: UIElement, golden: np.ndarray, engine: np.ndarray, worst: int | None, axes: Axes
+) -> str | None:
+    """Draws other lines in figures made by `strip_figure`; what must be said about them.
+
+    None, and nothing done, where `figures` is something else, or has lines where these are bars.
+    """
+    found = {model.name: cast("Any", model) for model in figures.references() if model.name}
+    strip = make_strip(golden, engine)
+    if _kind(strip) not in found:
+        return None
+    found["elements shown"].update(**_index_span(strip))
+    found["differences"].update(**_difference_span(strip))
+    found["difference bars"].glyph.width = _bar_width(strip)
+    for field in ("engine", "difference"):
+        found[f"worst {field}"].data = _marked(strip, worst, field)
+    found[_kind(strip)].data = _columns(strip, axes)
+    return _note(strip)
+
+
+def _kind(strip: Strip) -> str:
+    """Name of the source, which says what is drawn of it."""
+    return "bars" if strip.size <= BARS else "lines"
+
+
+def _note(strip: Strip) -> str:
+    if strip.block == 1:
+        return ""
+    return f"each point is {strip.block:,} elements: mean and range; in the difference their largest |difference|"
+
+
+def _index_span(strip: Strip) -> dict[str, Any]:
+    start, end = -0.5, strip.size - 0.5
+    return {**span(start, end), "bounds": (start, end)}
+
+
+def _difference_span(strip: Strip) -> dict[str, Any]:
+    finite = np.abs(strip.difference[np.isfinite(strip.difference)])
+    limit = float(finite.max()) * 1.25 if finite.size and finite.max() > 0 else 1.0
+    return span(-limit, limit)
+
+
+def _bar_width(strip: Strip) -> float:
+    return max(0.6, strip.block)
+
+
+def _marked(strip: Strip, worst: int | None, field: str) -> dict[str, list[float]]:
+    """Where the ring round the worst element lies; nowhere where none differs."""
+    if worst is None:
+        return {"x": [], "y": []}
+    point = worst // strip.block
+    height = float((strip.engine if field == "engine" else strip.difference)[point])
+    return {"x": [float(strip.start[point])], "y": [height if np.isfinite(height) else 0.0]}
 
 
 def _columns(strip: Strip, axes: Axes) -> dict[str, object]:
@@ -121,10 +172,8 @@ def _values_plot(strip: Strip, source: ColumnDataSource, x_range: Range1d):
 
 def _difference_plot(strip: Strip, source: ColumnDataSource, x_range: Range1d):
     plot = _plot("engine − golden", 150, x_range)
-    finite = np.abs(strip.difference[np.isfinite(strip.difference)])
-    limit = float(finite.max()) * 1.25 if finite.size and finite.max() > 0 else 1.0
-    plot.y_range = Range1d(start=-limit, end=limit)
-    bars = plot.vbar(x="x", top="difference", width=max(0.6, strip.block), source=source)
+    plot.y_range = Range1d(**_difference_span(strip), name="differences")
+    bars = plot.vbar(x="x", top="difference", width=_bar_width(strip), source=source, name="difference bars")
     paint(bars.glyph, fill_color="difference", line_color="difference")
     plot.scatter("x", "disagree", source=source, marker="x", size=9, line_color=DISAGREE_COLOUR, line_width=2)
     tips = [("index", "@index"), ("golden", "@golden"), ("engine", "@engine"), ("difference", "@difference_text")]

@@ -148,7 +148,7 @@ def test_one_axis_is_drawn_as_lines_with_the_worst_element_kept() -> None:
     engine = golden.copy()
     engine[77_777] = -3
     figure = diff_figure(golden, engine)
-    source: ColumnDataSource = named(figure, "elements")
+    source: ColumnDataSource = named(figure, "lines")
     assert min(source.data["difference"]) == -3.0
     assert "each point is 98 elements" in words(figure)
 
@@ -202,6 +202,34 @@ def test_a_figure_drawn_again_in_place_shows_what_a_new_one_would(first: np.ndar
     figure = diff_figure(first, first[::-1], name="first")
     assert update_diff(figure, second, second[::-1], name="second")
     assert contents(figure) == contents(diff_figure(second, second[::-1], name="second"))
+
+
+def lines(figure: Any, kind: str) -> Any:
+    """What the plots of a tensor with one axis show."""
+    data = {source.name: source.data for source in figure.select({"type": ColumnDataSource})}
+    ends = [(float(r.start), float(r.end), float(r.reset_start), float(r.reset_end), r.bounds)
+            for r in (named(figure, "elements shown"), named(figure, "differences"))]  # fmt: skip
+    shown = [data[name] for name in (kind, "worst engine", "worst difference")]
+    return repr((shown, ends, named(figure, "difference bars").glyph.width, sorted(words(figure).split("\n"))))
+
+
+@pytest.mark.parametrize(("kind", "before", "after"), [("lines", 5000, 65), ("lines", 70, 4097), ("bars", 64, 2)])
+def test_lines_drawn_again_in_place_show_what_new_ones_would(kind: str, before: int, after: int) -> None:
+    figure = diff_figure(*pair((1, before)), name="first")
+    golden, engine = pair((after, 1), seed=3)
+    engine[after // 2], golden[0] = np.inf, np.nan
+    for other in (engine, golden, -engine):
+        assert update_diff(figure, golden, other, name="second")
+        assert lines(figure, kind) == lines(diff_figure(golden, other, name="second"), kind)
+    assert "worst element" in words(figure) and "NaN: 1 in golden" in words(figure)
+
+
+def test_bars_need_a_figure_of_their_own() -> None:
+    bars, line = diff_figure(*pair((64,))), diff_figure(*pair((65,)))
+    assert not update_diff(bars, *pair((65,)))
+    assert not update_diff(line, *pair((64,)))
+    assert not update_diff(bars, *pair((1,)))
+    assert lines(bars, "bars") == lines(diff_figure(*pair((64,))), "bars")
 
 
 def test_what_is_not_drawn_as_maps_needs_a_figure_of_its_own() -> None:
