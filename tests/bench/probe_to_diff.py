@@ -28,7 +28,7 @@ WATCH = """([panel, tensor]) => {
   panel.addEventListener('click', event => { times.start = event.timeStamp; }, { capture: true, once: true });
   const mark = name => { times[name] ??= performance.now(); };
   const pane = panel.querySelector('.trt-lab-pane');
-  const figure = pane.querySelector('.trt-lab-figure');
+  const figures = [...pane.querySelectorAll('.trt-lab-figure')].slice(0, -1); // the last is the histogram
   const inside = function* (node) {
     for (const child of node.children) {
       yield child;
@@ -36,13 +36,14 @@ WATCH = """([panel, tensor]) => {
       if (child.shadowRoot) yield* inside(child.shadowRoot);
     }
   };
+  const all = () => figures.filter(f => f.checkVisibility()).flatMap(f => [...inside(f)]);
   const picture = () => {
     const small = new OffscreenCanvas(48, 48).getContext('2d', { willReadFrequently: true });
-    const all = [...inside(figure)].filter(e => e.tagName === 'CANVAS' && e.width > 100 && e.height > 100);
-    for (const canvas of all) small.drawImage(canvas, 0, 0, 48, 48);
-    return all.length + small.getImageData(0, 0, 48, 48).data.join();
+    const canvases = all().filter(e => e.tagName === 'CANVAS' && e.width > 100 && e.height > 100);
+    for (const canvas of canvases) small.drawImage(canvas, 0, 0, 48, 48);
+    return canvases.length + small.getImageData(0, 0, 48, 48).data.join();
   };
-  const named = () => [...inside(figure)].some(e => e.shadowRoot === null && e.textContent.includes(text));
+  const named = () => all().some(e => e.shadowRoot === null && e.textContent.includes(text));
   const before = picture();
   window.probeToDiff = null;
   const look = () => {
@@ -113,7 +114,7 @@ def main() -> None:
         shutil.copy(model, lab.root / "model.onnx")
         panel = open_workbench(lab, "model.onnx")
         panel.get_by_role("button", name="Build").click()
-        expect(panel.locator(".trt-lab-figure").first.locator("canvas").first).to_be_visible(timeout=120_000)
+        expect(panel.locator(".trt-lab-figure:visible").first.locator("canvas").first).to_be_visible(timeout=120_000)
         expect(panel.get_by_role("button", name="Cancel")).to_be_disabled(timeout=60_000)
         found_times = []
         for node, tensor in tensors_of(model, rounds):

@@ -59,7 +59,8 @@ def probe_and_build(panel: Locator, tensor: str) -> None:
     row = panel.get_by_role("row").filter(has_text=tensor[-12:])
     expect(row.first).to_be_visible(timeout=BUILD_MS)
     for number in (0, 1):  # heat maps, histogram
-        expect(panel.locator(".trt-lab-figure").nth(number).locator("canvas").first).to_be_visible(timeout=BUILD_MS)
+        shown = panel.locator(".trt-lab-figure:visible").nth(number)
+        expect(shown.locator("canvas").first).to_be_visible(timeout=BUILD_MS)
 
 
 def middle_node(model: Model) -> tuple[NodeId, str]:

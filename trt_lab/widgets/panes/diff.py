@@ -16,6 +16,7 @@ from trt_lab.views.histogram import histogram_figure, update_histogram
 from trt_lab.views.tiles import axes_of
 from trt_lab.views.worst import worst_elements
 from trt_lab.widgets.figure import FigureWidget
+from trt_lab.widgets.figures import FigureStack
 from trt_lab.widgets.table import TableWidget
 from trt_lab.widgets.text import Kind, line
 from trt_lab.wire import Column
@@ -35,6 +36,8 @@ WORST_COLUMNS = (
     Column(name="rel", label="rel", format="figure", help="|engine − golden| / |golden|"),
 )
 WORST_COUNT = 20
+FIGURE_KINDS = 4
+"""Maps, lines, bars and words."""
 OWN_WIDTH = {"description_width": "auto"}
 _KIND_OF_EFFECT: dict[Effect, Kind] = {"neutral": "good", "perturbing": "error", "unknown": "plain"}
 
@@ -57,11 +60,11 @@ class DiffPane(ui.VBox):
         self.observer = ui.HTML()
         self.sample = ui.Dropdown(description="sample", options=[("0", 0)], layout={"width": "110px"}, style=OWN_WIDTH)
         self.sliders = ui.HBox([], layout={"flex_flow": "row wrap"})
-        self.figure = FigureWidget()
+        self.figures = FigureStack(FIGURE_KINDS)
         self.histogram = FigureWidget()
         self.worst = TableWidget(columns=WORST_COLUMNS, empty="No element differs.", rows_shown=6)
         self.detail = ui.VBox(
-            [self.heading, ui.HBox([self.sample, self.sliders]), self.figure, self.histogram, self.worst],
+            [self.heading, ui.HBox([self.sample, self.sliders]), self.figures, self.histogram, self.worst],
             layout={"display": "none"},
         )
         super().__init__([self.observer, self.table, self.detail])
@@ -174,12 +177,11 @@ class DiffPane(ui.VBox):
     def _draw_maps(
         self, golden: np.ndarray, engine: np.ndarray, stats: TensorStats, chosen: tuple[int, ...] | None
     ) -> None:
-        """In the figure that is there, where it can be: a new one takes the browser far longer."""
         name = self._shown
-        with self.figure.changing() as shown:
-            if shown is not None and update_diff(shown, golden, engine, name=name, stats=stats, slice=chosen):
-                return
-        self.figure.set_figure(diff_figure(golden, engine, name=name, stats=stats, slice=chosen))
+        self.figures.draw(
+            lambda figure: update_diff(figure, golden, engine, name=name, stats=stats, slice=chosen),
+            lambda: diff_figure(golden, engine, name=name, stats=stats, slice=chosen),
+        )
 
     def _draw_histogram(self, golden: np.ndarray, engine: np.ndarray) -> None:
         with self.histogram.changing() as shown:
