@@ -15,8 +15,7 @@ from trt_lab.views.diff import default_slice, diff_figure, update_diff
 from trt_lab.views.histogram import histogram_figure, update_histogram
 from trt_lab.views.tiles import axes_of
 from trt_lab.views.worst import worst_elements
-from trt_lab.widgets.figure import FigureWidget
-from trt_lab.widgets.figures import FigureStack
+from trt_lab.widgets.figure import FigureStack, FigureWidget
 from trt_lab.widgets.table import TableWidget
 from trt_lab.widgets.text import Kind, line
 from trt_lab.wire import Column

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bokeh.models import Div, UIElement
 
-from trt_lab.widgets.figures import FigureStack
+from trt_lab.widgets.figure import FigureStack
 
 
 def draw(stack: FigureStack, kind: str, text: str) -> UIElement:
