@@ -67,7 +67,7 @@ DOUBLE_TAP_MS = 400
 
 def canvas_of(cell: Locator) -> Locator:
     """The canvas that a figure is painted on; it lies in Bokeh's shadow roots."""
-    return cell.locator(".trt-lab-figure canvas").first
+    return cell.locator(".trt-lab-figure:visible canvas").first
 
 
 def wait_for_pixels(page: Page, canvas: Locator, colour: list[list[int]], at_least: int, at_most: int = 10**9) -> None:
