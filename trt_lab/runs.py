@@ -37,30 +37,6 @@ def open_source(source: ModelSource) -> tuple[Model, Sequence[Mapping[str, np.nd
     return Model.load(source), []
 
 
-def make_record(
-    worker: Worker,
-    model: Model,
-    probed: Probed,
-    options: BuildOptions,
-    samples: Samples,
-    *,
-    role: Role,
-    folder: Path,
-    on_progress: OnProgress,
-    on_submit: Callable[[Job[Any]], None],
-) -> Record:
-    """Builds and runs `probed` in the worker and writes the record below `folder`; see `RunUnderWay`.
-
-    Raises:
-        BackendError, CancelledError: As the job ended.
-        RecordError: The record cannot be written.
-    """
-    started = RunUnderWay(
-        worker, model, probed, options, samples, role=role, folder=folder, on_progress=on_progress, on_submit=on_submit
-    )
-    return started.record()
-
-
 class RunUnderWay:
     """A build and run that the worker has got: its record is written when it has ended.
 

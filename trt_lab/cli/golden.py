@@ -18,7 +18,7 @@ from trt_lab.edit.probe import add_probes
 from trt_lab.errors import UsageError
 from trt_lab.model import Model
 from trt_lab.options import parse_shape_options
-from trt_lab.runs import make_record
+from trt_lab.runs import RunUnderWay
 from trt_lab.samples.sets import Samples
 from trt_lab.saving import CHUNK_BYTES, Saved, save_all
 from trt_lab.tensors import write_polygraphy, write_polygraphy_inputs
@@ -101,10 +101,10 @@ def _record(
     options = BuildOptions(backend="onnxruntime", optimizer=False, profile_runs=0, shapes=ranges)
     probed = add_probes(model, probes)
     with TemporaryDirectory(prefix="trt-lab-") as scratch:
-        made = make_record(
+        made = RunUnderWay(
             default_worker(), model, probed, options, samples,
             role="reference", folder=Path(scratch), on_progress=tell, on_submit=lambda _job: None,
-        )  # fmt: skip
+        ).record()  # fmt: skip
         record = made.copy_to(out)
     runs = [record.outputs(i) for i in range(record.samples)]
     write_polygraphy(out / "outputs.polygraphy.json", {"onnxruntime reference": runs})

@@ -88,8 +88,10 @@ class Engines(Subject):
             for under_way in filter(None, (golden, engine)):
                 under_way.abandon()
             raise
-        record = engine.record(self._show_outputs)
-        early, self._early = self._early, None
+        try:
+            record = engine.record(self._show_outputs)
+        finally:
+            early, self._early = self._early, None
         if early is not None and early.reference is self._reference:  # the same numbers, whole now
             self._compared = (record, early.reference, early.tolerance), replace(early, engine=record)
         return record

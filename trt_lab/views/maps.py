@@ -20,7 +20,7 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
-from trt_lab.views.ranges import span
+from trt_lab.views.ranges import index_span
 from trt_lab.views.theme import (
     AGREE_COLOUR,
     DISAGREE_COLOUR,
@@ -47,8 +47,8 @@ def maps_figure(tile: Tile, axes: Axes, chosen: tuple[int, ...], worst: tuple[in
     source = ColumnDataSource(data=_cells(tile), name="maps")
     marker = ColumnDataSource(data=_marked(worst), name="worst")
     rows, cols = tile.size
-    x_range = Range1d(**_index_span(-0.5, cols - 0.5), name="columns")
-    y_range = Range1d(**_index_span(rows - 0.5, -0.5), name="rows")
+    x_range = Range1d(**index_span(-0.5, cols - 0.5), name="columns")
+    y_range = Range1d(**index_span(rows - 0.5, -0.5), name="rows")
     values, differences = _mappers(tile)
     plots: list[UIElement | None] = []
     for key, mapper in (("golden", values), ("engine", values), ("difference", differences)):
@@ -85,8 +85,8 @@ def update_maps(
     if "maps" not in found:
         return False
     rows, cols = tile.size
-    found["columns"].update(**_index_span(-0.5, cols - 0.5))
-    found["rows"].update(**_index_span(rows - 0.5, -0.5))
+    found["columns"].update(**index_span(-0.5, cols - 0.5))
+    found["rows"].update(**index_span(rows - 0.5, -0.5))
     low, high, limit = _scales(tile)
     found["values"].update(low=low, high=high)
     found["differences"].update(low=-limit, high=limit)
@@ -110,11 +110,6 @@ def _cells(tile: Tile) -> dict[str, Any]:
 
 def _marked(worst: tuple[int, int] | None) -> dict[str, Any]:
     return {"x": [worst[1]] if worst else [], "y": [worst[0]] if worst else []}
-
-
-def _index_span(start: float, end: float) -> dict[str, Any]:
-    """A span that cannot be left: there are no elements beyond."""
-    return {**span(start, end), "bounds": tuple(sorted((start, end)))}
 
 
 def _scales(tile: Tile) -> tuple[float, float, float]:

@@ -10,7 +10,7 @@ from bokeh.models import BasicTicker, ColumnDataSource, HoverTool, LayoutDOM, Nu
 from bokeh.plotting import figure
 
 from trt_lab.views.numbers import is_numeric
-from trt_lab.views.ranges import span
+from trt_lab.views.ranges import index_span, span
 from trt_lab.views.theme import DISAGREE_COLOUR, paint
 from trt_lab.views.tiles import Axes, Strip, make_strip
 
@@ -30,7 +30,7 @@ def strip_figure(golden: np.ndarray, engine: np.ndarray, worst: int | None, axes
         raise TypeError("strips need numbers")
     strip = make_strip(golden, engine)
     source = ColumnDataSource(data=_columns(strip, axes), name=_kind(strip))
-    x_range = Range1d(**_index_span(strip), name="elements shown")
+    x_range = Range1d(**index_span(-0.5, strip.size - 0.5), name="elements shown")
     upper = _values_plot(strip, source, x_range)
     lower = _difference_plot(strip, source, x_range)
     for plot, field in ((upper, "engine"), (lower, "difference")):
@@ -58,7 +58,7 @@ def update_strip(
     strip = make_strip(golden, engine)
     if _kind(strip) not in found:
         return None
-    found["elements shown"].update(**_index_span(strip))
+    found["elements shown"].update(**index_span(-0.5, strip.size - 0.5))
     found["differences"].update(**_difference_span(strip))
     found["difference bars"].glyph.width = _bar_width(strip)
     for field in ("engine", "difference"):
@@ -76,11 +76,6 @@ def _note(strip: Strip) -> str:
     if strip.block == 1:
         return ""
     return f"each point is {strip.block:,} elements: mean and range; in the difference their largest |difference|"
-
-
-def _index_span(strip: Strip) -> dict[str, Any]:
-    start, end = -0.5, strip.size - 0.5
-    return {**span(start, end), "bounds": (start, end)}
 
 
 def _difference_span(strip: Strip) -> dict[str, Any]:
